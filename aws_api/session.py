@@ -69,9 +69,7 @@ class AwsSession:
 
     def account(self) -> str:
         """Returns the account's number."""
-        sts = self.client("sts")
-        with translate_aws_errors("GetCallerIdentity"):
-            return str(sts.get_caller_identity()["Account"])
+        return str(self.call("sts", "get_caller_identity")["Account"])
 
     def default_bucket(self) -> str:
         """Returns the name of SageMaker's default bucket of the account and region, whether it exists or not."""

@@ -51,6 +51,10 @@ class Cores:
     def run(self, tensors):
         rows = len(tensors["input_ids"])
         time.sleep(-(-rows // self.rows) * float(os.environ["DEVICE_MS"]) / 1000)
+        if file := os.environ.get("COMPUTED"):
+            texts = [[chr(93 + token) for token in row if token > 3] for row in tensors["input_ids"].tolist()]
+            with open(file, "a") as lines:
+                lines.write("".join(" ".join(text) + chr(10) for text in texts if text))
         return {"logits": np.zeros((rows, self.labels), np.float32)}
 
 def load(folder, settings):

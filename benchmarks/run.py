@@ -24,6 +24,7 @@ SMALLEST = {
     "text2text/latency": "--rounds 1 --group spellcheck",
     "batch": "--rounds 1",
     "serving": "--rounds 1",
+    "changes": "--changes canary killed task-replaced",
     "searches/capacity": "--seeds 1",
     "searches/prove": "--seeds 1",
     "generator/compare": "--rounds 1 --seconds 1",

@@ -79,13 +79,8 @@ class CleanupStack(Stack):
         arns = [self.format_arn(service="sagemaker", resource=kind, resource_name="*") for kind in KINDS]
         allow(role, [f"sagemaker:List{noun}s" for noun in KINDS.values()], ["*"])
         allow(role, ["sagemaker:ListTags"], arns)
-        role.add_to_policy(
-            iam.PolicyStatement(
-                actions=[f"sagemaker:Delete{noun}" for noun in KINDS.values()],
-                resources=arns,
-                conditions={"Null": {f"aws:ResourceTag/{TAG}": "false"}},
-            )
-        )
+        tagged = {"Null": {f"aws:ResourceTag/{TAG}": "false"}}
+        allow(role, [f"sagemaker:Delete{noun}" for noun in KINDS.values()], arns, tagged)
         log.grant_write(role)
         acknowledge_resources(role, arns, "Tests name their resources; a condition on the tag keeps to expiring ones.")
         acknowledge_resources(role, ["*"], "To list endpoints, configurations and models are actions on no resource.")

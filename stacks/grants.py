@@ -14,29 +14,46 @@ from constructs import IConstruct
 ENDPOINT_LOGS = "/aws/sagemaker/Endpoints/*"
 """The endpoint's own log group is named after it, and it is created after the role: that part is not known here."""
 
-
+PULL = ("ecr:BatchCheckLayerAvailability", "ecr:GetDownloadUrlForLayer", "ecr:BatchGetImage")
 THIS_ACCOUNT = {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
 CHECKOVS = {"AwsSolutions-S1": "CKV_AWS_18", "AwsSolutions-ELB2": "CKV_AWS_91"}
 """Rules of cdk-nag that checkov has by another name."""
 
 
-def allow(role: iam.IRole, actions: Sequence[str], arns: Sequence[str]) -> None:
-    iam.Grant.add_to_principal(grantee=role, actions=list(actions), resource_arns=list(arns))
+def allow(
+    role: iam.IRole,
+    actions: Sequence[str],
+    arns: Sequence[str],
+    conditions: Mapping[str, Mapping[str, object]] | None = None,
+) -> None:
+    iam.Grant.add_to_principal(grantee=role, actions=list(actions), resource_arns=list(arns), conditions=conditions)
 
 
-def allow_passing_to_sagemaker(role: iam.Role, role_arns: Sequence[str]) -> None:
-    """Lets `role` start SageMaker resources that work under one of the given roles."""
-    allow_passing(role, role_arns, "sagemaker.amazonaws.com")
+def allow_passing(role: iam.Role, role_arns: Sequence[str], service: str = "sagemaker.amazonaws.com") -> None:
+    """Lets `role` start resources of a service that work under one of the given roles."""
+    allow(role, ["iam:PassRole"], role_arns, {"StringEquals": {"iam:PassedToService": service}})
 
 
-def allow_passing(role: iam.Role, role_arns: Sequence[str], service: str) -> None:
-    role.add_to_policy(
-        iam.PolicyStatement(
-            actions=["iam:PassRole"],
-            resources=list(role_arns),
-            conditions={"StringEquals": {"iam:PassedToService": service}},
-        )
-    )
+def allow_pulling_from_aws(role: iam.Role, repository: str, reason: str) -> None:
+    """Lets `role` pull images of AWS's own registries, whose accounts depend on the region."""
+    images = Stack.of(role).format_arn(service="ecr", account="*", resource="repository", resource_name=repository)
+    allow(role, PULL, [images])
+    allow(role, ["ecr:GetAuthorizationToken"], ["*"])
+    acknowledge_resources(role, [images], reason)
+    acknowledge_resources(role, ["*"], "ecr:GetAuthorizationToken is an action on no resource.")
+
+
+def log_group_arns(scope: IConstruct, *names: str) -> list[str]:
+    """Returns the ARNs of log groups. A name may end in a wildcard."""
+    form = ArnFormat.COLON_RESOURCE_NAME
+    return [
+        Stack.of(scope).format_arn(service="logs", resource="log-group", resource_name=name, arn_format=form)
+        for name in names
+    ]
+
+
+def sagemaker_arn(scope: IConstruct, resource: str, name: str) -> str:
+    return Stack.of(scope).format_arn(service="sagemaker", resource=resource, resource_name=name)
 
 
 def let_publish(topic: sns.Topic, service: str, sid: str) -> None:
@@ -54,22 +71,12 @@ def let_publish(topic: sns.Topic, service: str, sid: str) -> None:
 
 def allow_container_telemetry(role: iam.Role, *log_groups: str) -> None:
     """Lets a SageMaker container write its logs and metrics. `log_groups` may end in a wildcard."""
-    arns = [
-        Stack.of(role).format_arn(
-            service="logs", resource="log-group", resource_name=name, arn_format=ArnFormat.COLON_RESOURCE_NAME
-        )
-        for name in log_groups
-    ]
+    arns = log_group_arns(role, *log_groups)
     actions = ["CreateLogGroup", "CreateLogStream", "DescribeLogStreams", "PutLogEvents"]
     allow(role, [f"logs:{action}" for action in actions], arns)
     acknowledge_resources(role, arns, "A log group is named after an endpoint that has no name yet.")
-    role.add_to_policy(
-        iam.PolicyStatement(
-            actions=["cloudwatch:PutMetricData"],
-            resources=["*"],
-            conditions={"StringLike": {"cloudwatch:namespace": ["AWS/SageMaker", "/aws/sagemaker/*"]}},
-        )
-    )
+    namespaces = {"StringLike": {"cloudwatch:namespace": ["AWS/SageMaker", "/aws/sagemaker/*"]}}
+    allow(role, ["cloudwatch:PutMetricData"], ["*"], namespaces)
     acknowledge_resources(role, ["*"], "cloudwatch:PutMetricData is an action on no resource; it has a namespace.")
 
 

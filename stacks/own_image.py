@@ -38,14 +38,6 @@ class EcrImage:
         )
 
 
-def parse_ecr_uri(uri: str) -> EcrImage | None:
-    """Returns None for an image that is not in a private Amazon ECR repository."""
-    match = _ECR_URI.fullmatch(uri)
-    if match is None:
-        return None
-    return EcrImage(account=match["account"], region=match["region"], repository=match["repository"], uri=uri)
-
-
 class OwnImage(Construct):
     """`uri` to run. A missing image of containers/ is an error of the stack, except on the local account."""
 
@@ -111,10 +103,10 @@ def _elsewhere(built: own_images.OwnImage | None, stack: Stack) -> str | None:
 
 
 def _named(uri: str, workload: WorkloadStackProps) -> EcrImage:
-    if (image := parse_ecr_uri(uri)) is None:
+    if (match := _ECR_URI.fullmatch(uri)) is None:
         raise UsageError(
             f"{workload.folder.file}: hosting.image_uri: got '{uri}', but AWS pulls from private Amazon ECR "
             "only: <account>.dkr.ecr.<region>.amazonaws.com/<repository>:<tag> (or @sha256:<digest>). "
             "Push the image there first."
         )
-    return image
+    return EcrImage(**match.groupdict(), uri=uri)

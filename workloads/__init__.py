@@ -33,7 +33,7 @@ from workloads.model import (
     TokenClassification,
     metrics_of,
 )
-from workloads.objective import LatencyObjective, Sizing, ThroughputObjective
+from workloads.objective import POISSON, ArrivalProcess, LatencyObjective, Sizing, ThroughputObjective
 from workloads.recommendation import (
     Autoscaling,
     BatchFleet,

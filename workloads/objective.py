@@ -19,6 +19,59 @@ CLIENT_LATENCY = "ClientLatency"
 """How long a caller waited for an answer or for the last error, retries included, in milliseconds: one value a call."""
 
 
+ProcessName = Literal["poisson", "gamma", "weibull", "markov-modulated", "on-off", "replay"]
+PROCESS_KEYS: Mapping[ProcessName, tuple[str, ...]] = {
+    "poisson": (),
+    "gamma": ("cv",),
+    "weibull": ("cv",),
+    "markov-modulated": ("dispersion", "burst_s"),
+    "on-off": ("burst_s", "pause_s"),
+    "replay": ("file",),
+}
+"""The keys of each process, all of them required."""
+
+
+class ArrivalProcess(Document):
+    """`[objective.arrivals]`: how requests arrive around their mean rate. docs/capacity.md describes each process."""
+
+    process: ProcessName = "poisson"
+    cv: Annotated[float | None, Field(ge=0.2, le=8)] = Field(
+        default=None, description="Coefficient of variation of the gaps between requests; 1 for Poisson."
+    )
+    dispersion: Annotated[float | None, Field(gt=1, le=1000)] = Field(
+        default=None, description="Index of dispersion: variance of the count of requests in a long time over its mean."
+    )
+    burst_s: Annotated[float | None, Field(gt=0, le=3600)] = Field(default=None, description="Mean seconds of a burst.")
+    pause_s: Annotated[float | None, Field(gt=0, le=3600)] = Field(
+        default=None, description="Mean seconds without requests between two bursts."
+    )
+    file: str | None = Field(
+        default=None, description="File of time stamps in the workload's folder, which are replayed at the rate."
+    )
+
+    @model_validator(mode="after")
+    def _has_the_keys_of_its_process(self) -> Self:
+        needs = PROCESS_KEYS[self.process]
+        has = tuple(key for key in ("cv", "dispersion", "burst_s", "pause_s", "file") if getattr(self, key) is not None)
+        if set(has) != set(needs):
+            raise ValueError(
+                f"process: '{self.process}' needs {' and '.join(needs) or 'no other key'}, and got "
+                f"{' and '.join(has) or 'none'}."
+            )
+        return self
+
+    @property
+    def text(self) -> str:
+        """Returns the process in words, such as "gamma arrivals (cv 2)"."""
+        values = {key: getattr(self, key) for key in PROCESS_KEYS[self.process]}
+        details = ", ".join(f"{key} {value if key == 'file' else f'{value:.3g}'}" for key, value in values.items())
+        name = "Poisson" if self.process == "poisson" else self.process
+        return f"{name} arrivals ({details})" if details else f"{name} arrivals"
+
+
+POISSON = ArrivalProcess()
+
+
 class LatencyObjective(Document):
     percentile: Percentile
     model_latency_ms: PositiveFloat
@@ -39,6 +92,7 @@ class LatencyObjective(Document):
     payload_format: Literal["json", "binary"] = Field(
         default="json", description="KServe's form of every request, in tests as in production."
     )
+    arrivals: ArrivalProcess = POISSON
 
     @property
     def peak(self) -> str:

@@ -102,6 +102,9 @@ class Candidate(Document):
         default=None, description="95 % confidence interval of that rate, where one could be computed."
     )
     capacity_basis: CapacityBasis = Field(default="closed-loop", description="How the capacity was measured.")
+    poisson_invocations_per_minute: float | None = Field(
+        default=None, description="Estimated capacity for Poisson arrivals; None if the workload's own are Poisson."
+    )
     closed_loop_invocations_per_minute: float | None = Field(
         default=None, description="The rate of the closed-loop test: a job's MaxInvocations."
     )
@@ -169,6 +172,7 @@ class ProofScenario(Document):
     late_allowed: int | None = Field(default=None, ge=0, description="By the percentile, of that many requests.")
     errors: int = Field(default=0, ge=0, description="Failed or never answered; they count as late.")
     duration_s: float = Field(default=0.0, ge=0)
+    rises: bool = Field(default=False, description="Whether the latency rises during the load.")
 
 
 class Proof(Document):

@@ -25,7 +25,9 @@ from math import exp, inf, log, sqrt
 import numpy as np
 import numpy.typing as npt
 
+from inference_recommender.capacity.arrivals import arrival_times
 from inference_recommender.capacity.probe import ProbeRecords
+from workloads import POISSON, ArrivalProcess
 
 Floats = npt.NDArray[np.float64]
 Lengths = Callable[[np.random.Generator, int], Floats]
@@ -112,8 +114,8 @@ class Requests:
 class SimulatedService:
     """A service that was started at time 0 of its clock; each run begins when the one before has been answered."""
 
-    def __init__(self, service: Service, seed: int) -> None:
-        self.service = service
+    def __init__(self, service: Service, seed: int, arrivals: ArrivalProcess = POISSON) -> None:
+        self.service, self.arrivals = service, arrivals
         self.now_s = 0.0
         self.requests = 0
         """Number of requests answered in all runs."""
@@ -123,9 +125,8 @@ class SimulatedService:
         self._stalls = Stalls(service, self._random)
 
     def open_loop(self, rate_per_minute: float, duration_s: float) -> Requests:
-        """Sends Poisson arrivals for `duration_s`; all of them are answered, the last ones after its end."""
-        sent: Floats = self._random.uniform(0, duration_s, self._random.poisson(rate_per_minute / 60 * duration_s))
-        sent.sort()
+        """Sends arrivals for `duration_s`; all of them are answered, the last ones after its end."""
+        sent = arrival_times(self.arrivals, rate_per_minute / 60, duration_s, self._random)
         return self.scheduled(sent, duration_s)
 
     def scheduled(self, sent_s: Floats, duration_s: float) -> Requests:
@@ -271,7 +272,12 @@ class Stalls:
 
 
 def true_capacity_per_minute(
-    service: Service, percentile: float, limit_ms: float, requests: int = 4_000_000, seed: int = 0
+    service: Service,
+    percentile: float,
+    limit_ms: float,
+    requests: int = 4_000_000,
+    seed: int = 0,
+    arrivals: ArrivalProcess = POISSON,
 ) -> float:
     """Returns the rate at which the long run's percentile is the limit, of a warm service.
 
@@ -282,7 +288,7 @@ def true_capacity_per_minute(
     warm, allowed = replace(service, cold_factor=1.0), 1 - percentile / 100
 
     def late_share(rate: float, count: float, seed: int) -> float:
-        run = SimulatedService(warm, seed).open_loop(rate, FIRST_PHASE_S + count / (rate / 60))
+        run = SimulatedService(warm, seed, arrivals).open_loop(rate, FIRST_PHASE_S + count / (rate / 60))
         late = run.latencies_ms[run.sent_s > FIRST_PHASE_S] > limit_ms
         return float((late.sum() + 0.5) / (len(late) + 1))
 
@@ -296,8 +302,8 @@ def true_capacity_per_minute(
         low, high = (middle, high) if late_share(middle, TO_LOOK, seed) < allowed else (low, middle)
     rates = sqrt(low * high) * np.array(AROUND)
     shares = [late_share(rate, requests / len(AROUND), seed + 1 + place) for place, rate in enumerate(rates)]
-    curve = np.polynomial.Polynomial.fit(np.log(rates), np.log(shares) - log(allowed), 2)
-    roots = curve.roots()
-    real = roots[np.isreal(roots)].real
-    middle = log(sqrt(low * high))
-    return exp(float(real[np.argmin(np.abs(real - middle))]))
+    for degree in (2, 1):  # noise may leave a parabola without a root
+        roots = np.polynomial.Polynomial.fit(np.log(rates), np.log(shares) - log(allowed), degree).roots()
+        if len(real := roots[np.isreal(roots)].real):
+            break
+    return exp(float(real[np.argmin(np.abs(real - log(sqrt(low * high))))]))

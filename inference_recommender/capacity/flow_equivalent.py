@@ -8,6 +8,8 @@ closed-loop users. With Poisson arrivals at a rate λ it is a birth-death proces
     J = 1 + (I - 1) · λ / X(N)
 
 I is the index of dispersion of the completions: the variance of their number over its mean, 1 for a Poisson process.
+For other arrivals the ratio λ / X(n) is that of the same queue with exponential services (`MarkovArrivals.queue`), and
+the exponent is (A · λ + X(n)) / (A · λ + J · X(n)) with their index of dispersion A.
 With I ≠ 1 the queue decays in heavy traffic as the diffusion with the completions' variance (Newell, Applications of
 Queueing Theory, 1982). I grows with the time over which it is counted. It is taken at the relaxation time of the queue,
 (λ + I · X) / (X - λ)² (Whitt and You, Operations Research 66, 2018). So stalls and batches count.
@@ -21,14 +23,16 @@ The interval has the error of the periods (their bootstrap at each number of use
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp, hypot, inf, log
+from math import copysign, exp, hypot, inf, log
 from statistics import NormalDist
 
 import numpy as np
 
+from inference_recommender.capacity.arrivals import SeenQueue, markov_arrivals
 from inference_recommender.capacity.probe import Capacity
 from inference_recommender.capacity.statistics import CONFIDENCE, Floats, Indices, Limit, isotonic
 from inference_recommender.capacity.time_series import Series, series_findings
+from workloads import POISSON, ArrivalProcess
 
 Z = np.linspace(-4.0, 4.0, 161)
 """Normal scores at which a distribution of latencies is kept: from the 0.003th to the 99.997th percentile."""
@@ -41,10 +45,13 @@ FEWEST_PERIODS, BRIEF_S = 5, 1.0
 """Fewer periods count as a Poisson process. The variance of longer periods builds up with time."""
 MODEL_ERROR = 0.15
 """The model's share of the interval: its error on simulated services (test_flow_equivalent.py)."""
+BURST_ERROR = 0.75
+"""The same for other arrivals than Poisson, as a share of the logarithm of what they cost (benchmarks/searches)."""
 MOST_USERS = 10_000
 """Runs with more closed-loop users at one service are not valid."""
 RESAMPLES, HALVINGS, ROUNDS = 50, 24, 20
 """After the halvings a rate or a latency is known to a ten-millionth of the range."""
+MINUTES_PER_S = 1 / 60
 STALLED = 0.2
 """A period with a larger share of its time in stalls of the machine is not clean."""
 FEWEST_CLEAN, CLEAN_USERS = 1 / 3, 0.7
@@ -74,6 +81,7 @@ class FlowEquivalentServer:
     latencies_ms: Floats
     """Shape (N, len(Z)): the latency at each normal score of `Z`."""
     dispersion: Dispersion = Dispersion(over_s=1.0, index=1.0)
+    arrivals: ArrivalProcess = POISSON
 
     @property
     def most(self) -> float:
@@ -84,10 +92,10 @@ class FlowEquivalentServer:
         """Returns the share of open arrivals at `rate` that take longer than `latency_ms`. `beside`: `_late_beside`."""
         if rate >= self.most:
             return 1.0
-        found, waiting, wait_rate_per_ms = self._found(rate)
+        found, waiting, wait_rates_per_ms = self._found(rate)
         left_ms = np.maximum(latency_ms - self.latencies_ms[-1], 0.0)
         late = self._late_beside(latency_ms) if beside is None else beside
-        return float(found @ late + waiting * (WEIGHTS @ np.exp(-wait_rate_per_ms * left_ms)))
+        return float(found @ late + waiting @ np.exp(-np.outer(wait_rates_per_ms, left_ms)) @ WEIGHTS)
 
     def latency_ms(self, rate: float, percentile: float) -> float:
         """Returns the percentile of the latency of open arrivals at `rate`; infinite where the queue has no end."""
@@ -108,25 +116,36 @@ class FlowEquivalentServer:
         low, _ = _bisected(0.0, self.most, lambda rate: self.late_share(rate, limit_ms, beside) <= limit.allowed)
         return low if low > self.most * 1e-6 else 0.0
 
-    def _found(self, rate: float) -> tuple[Floats, float, float]:
-        """Returns the shares of arrivals that find 0 to N - 1 requests, that find more, and the rate of their wait."""
-        exponents = (rate + self.completions) / (rate + self._index(rate) * self.completions)
-        steps = exponents * np.log(rate / self.completions)
-        logs = np.concatenate([[0.0], np.cumsum(steps)])
-        ratio = exp(float(steps[-1]))
+    def _found(self, rate: float) -> tuple[Floats, Floats, Floats]:
+        """Returns the shares of arrivals that find 0 to N - 1 requests, and of those that find more with the rates of
+        their waits, an entry for each geometric part of the queue.
+        """
+        queue, (of_arrivals, of_queue) = self._queue(rate), self._indices(rate)
+        exponents = (of_arrivals * rate + self.completions) / (of_arrivals * rate + of_queue * self.completions)
+        logs = np.concatenate([[0.0], np.cumsum(exponents * np.log(queue.steps))])
+        ratios = queue.decays ** exponents[-1]
         weights = np.exp(logs - logs.max())
-        weights[-1] /= 1 - ratio
-        weights /= weights.sum()
-        return weights[:-1], float(weights[-1]), rate * (1 / ratio - 1) / 60_000
+        waiting = queue.shares * weights[-1] / (1 - ratios)
+        total = weights[:-1].sum() + waiting.sum()
+        return weights[:-1] / total, waiting / total, self.most * queue.decays * (1 / ratios - 1) / 60_000
 
-    def _index(self, rate: float) -> float:
-        """Returns J, of the index of dispersion over the relaxation time of the queue, which depends on it."""
-        most, index = self.most, self.dispersion.at(0.0)
+    def _queue(self, rate: float) -> SeenQueue:
+        if self.arrivals == POISSON:
+            steps = rate / self.completions
+            return SeenQueue(steps=steps, shares=np.ones(1), decays=steps[-1:])
+        return markov_arrivals(self.arrivals, rate, MINUTES_PER_S).queue(self.completions)
+
+    def _indices(self, rate: float) -> tuple[float, float]:
+        """Returns A and J, of the indices of dispersion over the relaxation time of the queue."""
+        most, of_arrivals, index = self.most, 1.0, self.dispersion.at(0.0)
+        chain = None if self.arrivals == POISSON else markov_arrivals(self.arrivals, rate, MINUTES_PER_S)
         for _ in range(ROUNDS):
-            before, index = index, self.dispersion.at((rate + index * most) / (most - rate) ** 2 * 60)
-            if abs(index - before) < 0.01 * before:
+            before = np.array([of_arrivals, index])
+            minutes = float((of_arrivals * rate + index * most) / (most - rate) ** 2)
+            of_arrivals, index = chain.dispersion(minutes) if chain else 1.0, self.dispersion.at(minutes * 60)
+            if bool((np.abs(before - (of_arrivals, index)) < 0.01 * before).all()):
                 break
-        return 1 + (index - 1) * rate / most
+        return of_arrivals, 1 + (index - 1) * rate / most
 
     def _late_beside(self, latency_ms: float) -> Floats:
         """Returns the share of requests over `latency_ms` at each number of users."""
@@ -162,19 +181,25 @@ class SettledPeriods:
             dispersion=self._dispersion(means, of_level),
         )
 
-    def estimate(self, limit: Limit) -> Capacity:
+    def estimate(self, limit: Limit, arrivals: ArrivalProcess = POISSON) -> Capacity:
         """Estimates the capacity for open arrivals. The interval has the error of the periods and `MODEL_ERROR`."""
         assert limit.latency_ms is not None
         server = self.server()
         rate = server.highest_rate(limit)
         resampled = [each.server().highest_rate(limit) for each in self._resampled()]
         low, high = np.percentile(resampled, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
+        error = MODEL_ERROR
+        if arrivals != POISSON:
+            server = replace(server, arrivals=arrivals)
+            share = server.highest_rate(limit) / max(rate, 1e-9)
+            rate, low, high = rate * share, low * share, high * share
+            error = hypot(MODEL_ERROR, BURST_ERROR * log(max(share, 1e-9)))
         return Capacity(
             basis="estimate",
             percentile=limit.name,
             limit_ms=limit.latency_ms,
             invocations_per_minute=rate,
-            interval=(_end(rate, min(float(low), rate), -1), _end(rate, max(float(high), rate), 1)),
+            interval=(_end(rate, min(float(low), rate), -error), _end(rate, max(float(high), rate), error)),
             latency_ms=server.latency_ms(rate or server.most * 1e-6, limit.percentile),
         )
 
@@ -204,11 +229,11 @@ def _bisected(low: float, high: float, is_low: Callable[[float], bool]) -> tuple
     return low, high
 
 
-def _end(rate: float, by_periods: float, side: int) -> float:
-    """Returns an end of the interval, -1 the low one, with the model's error beside that of the periods."""
+def _end(rate: float, by_periods: float, error: float) -> float:
+    """Returns an end of the interval with the model's error beside that of the periods; the low one if `error` < 0."""
     if not (rate and by_periods):
         return by_periods
-    return rate * exp(side * hypot(log(by_periods / rate), MODEL_ERROR))
+    return rate * exp(copysign(hypot(log(by_periods / rate), error), error))
 
 
 def settled_periods(series: Series, latencies: Mapping[str, Sequence[float | None]]) -> SettledPeriods | None:

@@ -71,22 +71,33 @@ class RateAtLimit:
 
 
 def rate_at_limit(
-    probes: Sequence[Probe], allowed: float, confidence: float, *, limit: float, saturation: float | None = None
+    probes: Sequence[Probe],
+    allowed: float,
+    confidence: float,
+    *,
+    limit: float,
+    saturation: float | None = None,
+    dispersion: float = 1.0,
 ) -> RateAtLimit:
     """Returns the rate at which the share `allowed` is late, with the two-sided interval of `confidence`.
 
     `limit` is the latency over which a request is late, in the rates' unit of time; `saturation` the most that the
-    service can answer, if that is known.
+    service can answer, if that is known; `dispersion` the arrivals' index of dispersion over the limit.
     """
+    dispersion = max(dispersion, 1.0)
+    variability = (1 + dispersion) / 2  # Kingman's factor, relative to Poisson arrivals
+    slopes = SLOPES / variability
     rates = np.log([probe.invocations_per_minute for probe in probes])
     first, last = rates.min() - BEYOND, rates.max() + BEYOND
     grid = np.linspace(first, last, min(int((last - first) / STEP) + 1, MOST_STEPS))
     prior = np.exp(-((np.log(SLOPES / SLOPE) / SLOPE_SPREAD) ** 2) / 2)[:, None] + np.zeros_like(grid)
     prior /= prior.sum()
     if saturation is not None:
-        prior = (1 - MISTAKEN) * _below_saturation(grid, allowed, limit, saturation) + MISTAKEN * prior
-    effect = EFFECT * limit * float(np.exp(rates.mean()))
-    posterior = _posterior(probes, rates, grid, allowed, effect, prior)
+        prior = (1 - MISTAKEN) * _below_saturation(
+            slopes, grid, allowed, limit / variability, saturation
+        ) + MISTAKEN * prior
+    effect = EFFECT * dispersion * limit * float(np.exp(rates.mean()))
+    posterior = _posterior(probes, rates, slopes, grid, allowed, effect, prior)
     by_rate = posterior.sum(axis=0)
     within = np.cumsum(by_rate) - by_rate / 2
     shares = ((1 - confidence) / 2, 1 - confidence, 0.5, (1 + confidence) / 2)
@@ -96,12 +107,12 @@ def rate_at_limit(
         low=exp(low) if low > first + NEAR_END else 0.0,
         surely=exp(surely),
         high=exp(high) if high < last - NEAR_END else float("inf"),
-        slope=float((posterior.sum(axis=1) * SLOPES).sum()),
+        slope=float((posterior.sum(axis=1) * slopes).sum()),
     )
 
 
 def _posterior(
-    probes: Sequence[Probe], rates: Floats, grid: Floats, allowed: float, effect: float, prior: Floats
+    probes: Sequence[Probe], rates: Floats, slopes: Floats, grid: Floats, allowed: float, effect: float, prior: Floats
 ) -> Floats:
     """Returns the probabilities by slope and rate at the limit, shape (slopes, rates), as `prior` has them before."""
     effects = design_effects(probes, allowed, effect)
@@ -109,7 +120,7 @@ def _posterior(
     logs = np.log(prior + 1e-300) + np.log(_prior_of_noise())[:, None, None]
     for probe, rate, each in zip(probes, rates, effects, strict=True):
         likelihoods = _log_likelihoods(probe, each, at_limit)
-        odds = at_limit + SLOPES[:, None] * (rate - grid)
+        odds = at_limit + slopes[:, None] * (rate - grid)
         place = np.clip((odds - ODDS[0]) / (ODDS[1] - ODDS[0]), 0, len(ODDS) - 1.001)
         index = place.astype(np.intp)
         part = place - index
@@ -119,16 +130,16 @@ def _posterior(
     return posterior
 
 
-def _below_saturation(grid: Floats, allowed: float, limit: float, saturation: float) -> Floats:
+def _below_saturation(slopes: Floats, grid: Floats, allowed: float, limit: float, saturation: float) -> Floats:
     """Returns the prior by slope and rate at the limit, shape (slopes, rates)."""
-    prior = np.full((len(SLOPES), len(grid)), 1e-300)
+    prior = np.full((len(slopes), len(grid)), 1e-300)
     for node, weight in zip(NODES, NODE_WEIGHTS, strict=True):
         distance = saturation * exp(SATURATION_ERROR * node) / np.exp(grid) - 1
         left = np.maximum(distance, 1e-6)
         variability = np.log(left * np.exp(grid) * limit / -log(allowed))
         density = (1 + (variability / VARIABILITY) ** 2 / DEGREES) ** (-(DEGREES + 1) / 2)
         of_rate = density * (1 + left) / left  # by the logarithm of the rate, not of the variability
-        of_slope = np.exp(-((np.log(SLOPES[:, None] * left / -log(allowed)) / SLOPE_ERROR) ** 2) / 2)
+        of_slope = np.exp(-((np.log(slopes[:, None] * left / -log(allowed)) / SLOPE_ERROR) ** 2) / 2)
         prior += weight * np.where(distance > 0, of_rate * of_slope, 0.0)
     probabilities: Floats = prior / prior.sum()
     return probabilities

@@ -14,10 +14,12 @@ from math import exp, inf, log, sqrt
 
 import numpy as np
 
+from inference_recommender.capacity.arrivals import markov_arrivals
 from inference_recommender.capacity.levels import warm_up_s
 from inference_recommender.capacity.probe import Capacity, Probe, ProbeRecords
 from inference_recommender.capacity.rate_at_limit import RateAtLimit, rate_at_limit
 from inference_recommender.capacity.statistics import CONFIDENCE, Floats, Limit
+from workloads import POISSON, ArrivalProcess
 
 RESOLUTION = 0.05
 """Half the interval over the rate at the limit, at which a search ends."""
@@ -85,6 +87,8 @@ class Search:
     longest_s: float = 300.0
     """Seconds of all probes together."""
     resolution: float = RESOLUTION
+    arrivals: ArrivalProcess = POISSON
+    """The process that `send` sends, or the one that fits its recorded arrivals."""
     probes: list[Probe] = field(default_factory=list)
     spent_s: float = 0.0
     count: int = 0
@@ -182,7 +186,12 @@ class Search:
             self._near.append(self._counted(rate, self._send(rate, self._duration_s(rate))))
             limit, saturation = self._limit_ms / 60_000, self._saturation()
             self.rate_at_limit = found = rate_at_limit(
-                self._near, self.limit.allowed, CONFIDENCE, limit=limit, saturation=saturation
+                self._near,
+                self.limit.allowed,
+                CONFIDENCE,
+                limit=limit,
+                saturation=saturation,
+                dispersion=markov_arrivals(self.arrivals, rate, 1 / 60).dispersion(limit),
             )
             if rate <= SLOWEST_PER_MINUTE and self._is_over(self._near[-1]):
                 raise _Ended(Reason.NOTHING_KEEPS)

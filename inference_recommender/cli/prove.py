@@ -10,12 +10,22 @@ from pathlib import Path
 from rich.console import Console
 
 from aws_api.sagemaker import SageMakerAccount
+from inference_recommender.capacity.arrivals import check_length
 from inference_recommender.capacity.search import Bottleneck
 from inference_recommender.cli import arguments
 from inference_recommender.kserve import content_type
+from inference_recommender.load_generator.time_stamps import arrivals_of, fitted, read_stamps
 from inference_recommender.measure.percentile_interval import PercentileInterval
 from inference_recommender.measure.probe import GeneratorProbe
-from inference_recommender.measure.proving import PROOF, Load, Proving, late_in_words, milliseconds
+from inference_recommender.measure.proving import (
+    DURATION_S,
+    PROOF,
+    Load,
+    Proving,
+    default_duration_s,
+    late_in_words,
+    milliseconds,
+)
 from inference_recommender.measure.sequential import LONGEST_WARM_UP_S, WARM_UP_PROBE_S
 from inference_recommender.measure.system import (
     UNKNOWN_TYPE,
@@ -32,6 +42,7 @@ from inference_recommender.report.text import show
 from inference_recommender.run_folder import PAYLOADS, RunFolder, run_name
 from workloads import (
     ROOT,
+    ArrivalProcess,
     Candidate,
     Interrupted,
     MissingArtifact,
@@ -47,18 +58,18 @@ from workloads import (
 from workloads.files import from_here
 
 EXIT_CODES = {"kept": 0, "missed": 1, "unclear": 4}
-DURATION_S = 900.0
 OVERHEAD_SHARE = 0.1
 """The share of the load's seconds that starting the generator and draining it take beside them."""
 
 LONGER = 2.5
 """The factor by which an inconclusive proof suggests to run longer."""
 
-DESCRIPTION = """Sends each instance its share of the recommended fleet's peak load, as Poisson arrivals. Latency counts
-from the time at which each request is due. The proof counts requests over the limit and ends as soon as their share is
-clearly within what the percentile allows, or above it. The load without an instance or a zone follows if [sizing]
-requires it, or if time is left and the capacity allows it. The result is added to the recommendation and to the report
-of its run. Exit code 0: kept; 1: missed; 4: inconclusive, or the generator was the bottleneck."""
+DESCRIPTION = """Sends each instance its share of the recommended fleet's peak load, with the arrivals of
+[objective.arrivals], by default a Poisson process. Latency counts from the time at which each request is due. The
+proof counts requests over the limit and ends as soon as their share is clearly within what the percentile allows, or
+above it. The load without an instance or a zone follows if [sizing] requires it, or if time is left and the capacity
+allows it. The result is added to the recommendation and to the report of its run. Exit code 0: kept; 1: missed; 4:
+inconclusive, or the generator was the bottleneck."""
 
 
 def add(commands: Commands) -> None:
@@ -84,9 +95,8 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--max-duration-s",
         type=arguments.positive,
-        default=DURATION_S,
         metavar="S",
-        help=f"seconds of load after the warm-up; default: {DURATION_S:g}",
+        help=f"seconds of load after the warm-up; default: {DURATION_S:g}, more for bursty arrivals",
     )
     parser.add_argument(
         "--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="folder for run folders; default: runs/"
@@ -110,8 +120,14 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
         )
     system = _system(options, workload, recommendation)
     check_artifact(system, recommendation, chosen, file)
-    longest_s = (options.max_duration_s + LONGEST_WARM_UP_S) * (1 + OVERHEAD_SHARE)
-    check_endpoint_lifetime(system, longest_s, datetime.now(UTC))
+    arrivals = arrivals_of(recommendation.objective, folder.path)
+    process, rate = (
+        fitted(arrivals),
+        recommendation.objective.peak_invocations_per_minute / (chosen.instance_count or 1),
+    )
+    longest_s = options.max_duration_s or default_duration_s(process, rate * system.instances)
+    with_overhead_s = (longest_s + LONGEST_WARM_UP_S) * (1 + OVERHEAD_SHARE)
+    check_endpoint_lifetime(system, with_overhead_s, datetime.now(UTC))
     if system.archive_sha256 is None:
         warn(stderr, f"The archive that {system.name} serves is unknown, so the proof cannot check it.")
     run_folder = RunFolder(options.runs / run_name(options.workload, "proof"))
@@ -123,13 +139,16 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
             run_folder.path,
             system,
             content_type=content_type(header_size(workload.model.fields, recommendation.objective)),
+            arrivals=arrivals,
             tell=partial(tell, stderr),
             seed=int(time.time()),
         ),
-        longest_s=options.max_duration_s,
+        longest_s=longest_s,
         sizing=workload.sizing,
+        arrivals=process,
         on_look=partial(_print_look, stderr, recommendation),
     )
+    _check_recording(arrivals, proving)
     run_folder.keep_workload(folder.workload)
     run_folder.keep_bytes(PAYLOADS, payload_archive(folder.payloads(), recommendation.objective))
     _print_plan(stderr, proving)
@@ -147,7 +166,7 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
         tell(stderr, f"The folder {recommendation.provenance.run} does not exist, so no report was updated.")
     tell(stderr, f"Added to {from_here(file)}. Measurements: {run_folder}")
     if proof.verdict == "unclear":
-        tell(stderr, f"Inconclusive. Run longer: --max-duration-s {options.max_duration_s * LONGER:.0f}")
+        tell(stderr, f"Inconclusive. Run longer: --max-duration-s {longest_s * LONGER:.0f}")
     return EXIT_CODES[proof.verdict]
 
 
@@ -162,6 +181,14 @@ def _system(options: argparse.Namespace, workload: Workload, recommendation: Rec
     account = SageMakerAccount()
     endpoint = options.endpoint or account.endpoint_name(workload.stack_name)
     return system_of_endpoint(account.endpoint_description(endpoint), account.region)
+
+
+def _check_recording(arrivals: ArrivalProcess, proving: Proving) -> None:
+    """Raises `UsageError` if the recorded arrivals are shorter than the longest test at its rate."""
+    if arrivals.file:
+        stamps_s = read_stamps(Path(arrivals.file))
+        for _, rate, _, longest_s in proving.plan():
+            check_length(stamps_s, rate / 60, longest_s)
 
 
 def _built(recommendation: Recommendation) -> ModelArtifact | None:

@@ -12,8 +12,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from inference_recommender.capacity.arrivals import fit, markov_arrivals
 from inference_recommender.cli import arguments
+from inference_recommender.load_generator.time_stamps import arrivals_of, fitted, read_stamps
 from inference_recommender.output import Commands, add_command, stdout_console, tell
+from inference_recommender.report.arrivals_report import arrivals_report
+from inference_recommender.report.document import as_json
 from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.simulation_report import (
     FIXED,
@@ -43,6 +47,7 @@ from inference_recommender.simulate.sized_service import (
     sized_service,
 )
 from inference_recommender.simulate.trace import DEFAULT_DAYS, Trace, read_trace, recorded, trace_csv
+from inference_recommender.simulate.tracking import MINUTE_S
 from workloads import ROOT, UsageError, Workload, WorkloadFolder, load_workload
 from workloads.files import from_here
 
@@ -67,6 +72,7 @@ TRACE is one of
 - cloudwatch:ENDPOINT, the recorded invocations of an endpoint
 
 The policy is compared with a fixed fleet of the recommended size, and with an ideal fleet that knows the future.
+--fit reads a file of time stamps, one request a line, and prints the arrival process that fits it.
 --set policy.KEY=VALUE adds another policy, with keys of `autoscaling` in recommendation.json. --optimise searches
 the cheapest policy within the tolerance and writes it into the recommendation for review; the next `cdk deploy` uses
 it. [simulation] in workload.toml has the start times, the tolerance and how gaps are filled.
@@ -109,12 +115,19 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--optimise", action="store_true", help="search the cheapest policy within the tolerance and write it"
     )
+    parser.add_argument(
+        "--fit", action="store_true", help="fit an arrival process to a file of time stamps; simulates nothing"
+    )
     parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="default: runs/")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
     parser.set_defaults(command=_simulate)
 
 
 def _simulate(options: argparse.Namespace, stderr: Console) -> int:
+    if options.fit:
+        report = arrivals_report(Path(options.trace).name, options.workload, fit(read_stamps(Path(options.trace))))
+        print(as_json(report)) if options.json else show(report, stdout_console())
+        return 0
     folder = _workload(options)
     workload, settings = folder.workload, folder.workload.simulation
     traffic = _traffic(options, workload)
@@ -126,6 +139,7 @@ def _simulate(options: argparse.Namespace, stderr: Console) -> int:
         curve=service.curve,
         timing=service.timing,
         tolerance=Tolerance(minutes=settings.tolerance_minutes, confidence=settings.confidence),
+        dispersion=_dispersion(folder, traffic),
     )
     seeds = range(options.seeds or (SEEDS_OF_LONG if case.minutes > LONG_MINUTES else SEEDS))
     found = _searched(case, service.policy, seeds, workload, stderr) if options.optimise else None
@@ -145,6 +159,12 @@ def _simulate(options: argparse.Namespace, stderr: Console) -> int:
     if found:
         _write(options.source or folder.recommendation_file, done, found, stderr)
     return 0 if done.safe else EXCEEDED
+
+
+def _dispersion(folder: WorkloadFolder, traffic: TrafficSource) -> float:
+    """Returns the index of dispersion of the requests in a minute at the trace's mean rate."""
+    arrivals = fitted(arrivals_of(folder.workload.latency_objective, folder.path))
+    return markov_arrivals(arrivals, traffic.load(0).mean_per_minute / MINUTE_S).dispersion(MINUTE_S)
 
 
 def _searched(

@@ -6,8 +6,9 @@
         answer = client.infer({"TEXT": [["runing sheos"]]})   # {"CORRECTED": array([[b"running shoes"]])}
 
 Requests are KServe v2, in the binary form by default. The client retries throttled and failed requests after a wait. It
-does not retry timeouts and requests that cannot succeed. A server's `timeout_s` bounds one attempt. The client starts
-no attempt after its `deadline_s`. A metric that cannot be sent never fails a request. Threads may share one client.
+does not retry requests that cannot succeed, nor timeouts without `Retries(timeouts=True)`. A server's `timeout_s`
+bounds one attempt. The client starts no attempt after its `deadline_s`. A metric that cannot be sent never fails a
+request. Threads may share one client.
 """
 
 from inference_recommender.client.inference import InferenceClient, Retries

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from inference_recommender.client.servers import InferenceFailed, NotAnAnswer
+from inference_recommender.client.servers import InferenceFailed, NotAnAnswer, TimedOut
 from inference_recommender.kserve import Array, Body, NotAResponse, decode, encode
 
 DEADLINE_S = 10.0
@@ -23,11 +23,15 @@ BUDGET, FAILURE_COSTS = 1_000, 10
 class Retries:
     """Number of attempts and the waits between them: random up to `first_wait_s`, which doubles up to
     `longest_wait_s`. Use `attempts=1` for a stateful model (a sequence batcher).
+
+    `timeouts` also repeats requests without an answer in time. The model may compute them twice. That is safe, because
+    inference changes no state, but it adds load to a server that is slow and not broken.
     """
 
     attempts: int = 3
     first_wait_s: float = 0.05
     longest_wait_s: float = 2.0
+    timeouts: bool = False
 
     def wait_s(self, failures: int, chance: float) -> float | None:
         """Returns the seconds before the next attempt, or None for no further attempt. `chance` is from 0 to 1."""
@@ -120,7 +124,8 @@ class InferenceClient:
                 answer = self._server.send(request, deadline - self._clock_s())
             except InferenceFailed as failure:
                 failures += 1
-                may_retry = failure.may_retry and self._budget.failed()
+                may_retry = failure.may_retry or (self._retries.timeouts and isinstance(failure, TimedOut))
+                may_retry = may_retry and self._budget.failed()
                 wait = self._retries.wait_s(failures, self._chance()) if may_retry else None
                 if wait is None or wait + (failure.retry_after_s or 0.0) >= deadline - self._clock_s():
                     raise

@@ -1,7 +1,7 @@
 """The generator's plan in the shapes of the Inference Recommender API, and when its users and requests come. Pure.
 
 Closed loop: a phase starts with its InitialNumberOfUsers and gains a user every 60 / SpawnRate seconds. A staircase has
-k · UsersPerStep users during its k-th step. Open loop: a Poisson process of a constant rate from a seed.
+k · UsersPerStep users during its k-th step. Open loop: an arrival process of a constant mean rate from a seed.
 """
 
 import re
@@ -15,7 +15,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_pascal
 
+from inference_recommender.capacity import arrivals as processes
 from inference_recommender.capacity.statistics import Floats
+from inference_recommender.load_generator.time_stamps import read_stamps
+from workloads import POISSON, ArrivalProcess
 from workloads.document import Document
 from workloads.objective import Percentile
 
@@ -88,10 +91,11 @@ class StoppingConditions(ApiShape):
 
 
 class Arrivals(Document):
-    """Open loop: requests arrive as a Poisson process, whatever the answers do."""
+    """Open loop: requests arrive as a process of a mean rate, whatever the answers do."""
 
     invocations_per_minute: Annotated[float, Field(gt=0)]
     duration_in_seconds: Annotated[float, Field(gt=0)]
+    process: ArrivalProcess = Field(default=POISSON, description="The path of `file` is absolute.")
     seed: int = 0
     connections: Annotated[int, Field(ge=1, description="Maximum of open requests. Further ones wait.")] = 256
 
@@ -205,13 +209,10 @@ def _ramp(phase: Phase) -> Iterator[tuple[float, int]]:
 
 
 def arrival_times(arrivals: Arrivals) -> Floats:
-    """Returns the moments of arrival in seconds since the start of the run, ascending."""
-    per_second, end = arrivals.invocations_per_minute / 60, arrivals.duration_in_seconds
-    random = np.random.default_rng(arrivals.seed)
-    times = np.zeros(0)
-    while not len(times) or times[-1] < end:
-        # Five standard deviations above the expected number: one draw is nearly always enough.
-        expected = per_second * end
-        gaps = random.exponential(1 / per_second, int(expected + 5 * np.sqrt(expected) + 16))
-        times = np.concatenate([times, (times[-1] if len(times) else 0.0) + np.cumsum(gaps)])
-    return times[times < end]
+    """Returns the moments of arrival in seconds since the start of the run, ascending. Raises `UsageError` if recorded
+    arrivals cannot be read or are too short.
+    """
+    process, random = arrivals.process, np.random.default_rng(arrivals.seed)
+    stamps_s = read_stamps(Path(process.file)) if process.file else None
+    rate_per_s = arrivals.invocations_per_minute / 60
+    return processes.arrival_times(process, rate_per_s, arrivals.duration_in_seconds, random, stamps_s)

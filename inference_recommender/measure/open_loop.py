@@ -14,6 +14,7 @@ from inference_recommender.capacity.probe import Capacity, ProbeRecords
 from inference_recommender.capacity.search import Reason, Search, SendProbe
 from inference_recommender.kserve import Body
 from inference_recommender.load_generator.requests import read_payloads
+from inference_recommender.load_generator.time_stamps import arrivals_of, fitted
 from inference_recommender.measure.load_test import provenance
 from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.measure.start_stages import cold_start, start_of
@@ -24,7 +25,7 @@ from inference_recommender.payloads import content_type_of, header_size
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import PAYLOADS, RunFolder
 from inference_recommender.sizing.verdict import initial_rate
-from workloads import Interrupted, LatencyObjective, Provenance, Unavailable
+from workloads import POISSON, ArrivalProcess, Interrupted, LatencyObjective, Provenance, Unavailable, load_workload
 
 SHORTEST_S, LONGEST_S = 60.0, 300.0
 """A search after a test takes about as long as the test's traffic, within these bounds."""
@@ -51,7 +52,8 @@ class OpenLoopSearch:
         """Raises `NoVerdict` if too little is known, or `Unavailable`."""
         objective = run_folder.workload().latency_objective
         probe = with_progress(probe_of(self.system, run_folder, progress), self.system.name, self.longest_s, progress)
-        search = Search(send=probe, limit=limit_of(objective), longest_s=self.longest_s)
+        arrivals = fitted(_arrivals(run_folder))
+        search = Search(send=probe, limit=limit_of(objective), longest_s=self.longest_s, arrivals=arrivals)
         try:
             result = search.run()
         except KeyboardInterrupt:
@@ -85,7 +87,7 @@ def search_system(system: SystemUnderTest, traffic_s: float) -> Callable[..., Me
 
     def search(measured: Measurement, run_folder: RunFolder, progress: Progress) -> Measurement:
         objective, probe = run_folder.workload().latency_objective, probe_of(system, run_folder, progress)
-        return searched(measured, probe, objective, search_s(traffic_s), progress)
+        return searched(measured, probe, objective, search_s(traffic_s), progress, fitted(_arrivals(run_folder)))
 
     return search
 
@@ -118,7 +120,9 @@ class CandidateSearch:
     ) -> Measurement:
         probe = probe_of(system, run_folder, progress, measured.endpoint_name)
         longest_s = search_s(run_folder.jobs().expected_s)
-        return searched(measured, probe, run_folder.workload().latency_objective, longest_s, progress)
+        objective = run_folder.workload().latency_objective
+        arrivals = fitted(_arrivals(run_folder))
+        return searched(measured, probe, objective, longest_s, progress, arrivals)
 
     def _started(self, measured: Measurement, system: SystemUnderTest, run_folder: RunFolder) -> Measurement:
         """Adds the stages of the endpoint's start, if the account reports them."""
@@ -145,8 +149,14 @@ def probe_of(system: SystemUnderTest, run_folder: RunFolder, progress: Progress,
         run_folder.path / SEARCH / folder,
         system,
         content_type=content_type_of(run_folder.workload()),
+        arrivals=_arrivals(run_folder),
         tell=progress.say,
     )
+
+
+def _arrivals(run_folder: RunFolder) -> ArrivalProcess:
+    workload = run_folder.workload()
+    return arrivals_of(workload.latency_objective, load_workload(workload.name).path)
 
 
 def with_progress(probe: SendProbe, name: str, expected_s: float, progress: Progress) -> SendProbe:
@@ -162,17 +172,22 @@ def with_progress(probe: SendProbe, name: str, expected_s: float, progress: Prog
 
 
 def searched(
-    measured: Measurement, probe: SendProbe, objective: LatencyObjective, longest_s: float, progress: Progress
+    measured: Measurement,
+    probe: SendProbe,
+    objective: LatencyObjective,
+    longest_s: float,
+    progress: Progress,
+    arrivals: ArrivalProcess = POISSON,
 ) -> Measurement:
-    """Returns the measurement with the search's result; unchanged if the closed-loop test had no rate. `probe` sends to
-    all of its instances together.
+    """Returns the measurement with the search's result; unchanged if the closed-loop test had no rate. `probe` sends
+    `arrivals` to all of its instances together.
     """
     start = initial_rate(measured, objective)
     if start is None:
         return measured
     reporting = with_progress(probe, f"{measured.instance_type}, open-loop search", longest_s, progress)
     begin = start * measured.instance_count
-    search = Search(send=reporting, limit=limit_of(objective), start=begin, longest_s=longest_s)
+    search = Search(send=reporting, limit=limit_of(objective), start=begin, longest_s=longest_s, arrivals=arrivals)
     try:
         found = search.run().per_instance(measured.instance_count)
     except Unavailable as error:

@@ -9,7 +9,7 @@ Late requests come in bursts. The bound is the exact binomial one for the effect
 design effect is measured on blocks of time: at least `BLOCK_S` long, and about `BLOCKS` of them in a longer run (batch
 means: Schmeiser, Operations Research 30, 1982). If few requests are late, their bursts are not known. Then the bursts
 above the percentile's estimate stand in for them, up to `BURST_S`: without late requests the test concludes within a
-minute at any rate.
+minute at any rate. Arrivals that come together count as one, by their index of dispersion.
 """
 
 from bisect import bisect_left
@@ -19,9 +19,11 @@ from typing import Literal
 
 import numpy as np
 
+from inference_recommender.capacity.arrivals import markov_arrivals, memory_s
 from inference_recommender.capacity.levels import per_block
 from inference_recommender.capacity.probe import IN_FLUX, ProbeRecords
 from inference_recommender.capacity.statistics import EffectiveShare, Floats, Indices, design_effect, few_blocks_effect
+from workloads import POISSON, ArrivalProcess
 
 Verdict = Literal["kept", "missed", "unclear"]
 
@@ -31,6 +33,10 @@ blocks understate the dependence: 95 % is the measured coverage."""
 BLOCK_S = 2.0
 """Seconds: long compared with a queue's busy period."""
 BLOCKS = 24
+RISING = 4.0
+"""Standard score of a rise, which a stationary run has three times in 100,000."""
+MEMORIES = 2.0
+"""Shortest block in multiples of a burst and its pause."""
 BURST_S = 0.07
 """Seconds of arrivals that one unobserved burst of late requests is assumed to delay at most."""
 ROUNDING = 1e-9
@@ -55,17 +61,25 @@ class PercentileInterval:
     duration_s: float
     """Seconds without the beginning of each run, in which its queue fills up."""
     verdict: Verdict
+    rises: bool
+    """Whether the latency rises during the runs. They are not stationary then, and a kept limit is not concluded."""
 
 
 def percentile_interval(
-    seen: Sequence[ProbeRecords], percentile: float, limit_ms: float, error: float = ERROR
+    seen: Sequence[ProbeRecords],
+    percentile: float,
+    limit_ms: float,
+    error: float = ERROR,
+    arrivals: ArrivalProcess = POISSON,
 ) -> PercentileInterval:
     """Judges the requests of runs at one rate; the beginning of each run is left out (`IN_FLUX`)."""
-    blocks, allowed = _blocks(seen), 1 - percentile / 100
+    blocks, allowed = _blocks(seen, memory_s(arrivals) * MEMORIES), 1 - percentile / 100
     ordered = np.sort(blocks.latencies_ms)
     latency_ms = float(ordered[int(percentile / 100 * (len(ordered) - 1))]) if len(ordered) else np.inf
-    burst = BURST_S * float(blocks.requests.sum()) / blocks.duration_s
-    least_effect = max(min(blocks.design_effect(latency_ms, error), burst), 1.0)
+    rate_per_s = float(blocks.requests.sum()) / blocks.duration_s
+    together = max(markov_arrivals(arrivals, rate_per_s).dispersion(BLOCK_S), 1.0) if rate_per_s else 1.0
+    burst = BURST_S * rate_per_s * together
+    least_effect = max(min(blocks.design_effect(latency_ms, error), burst), together)
 
     def shown(latency: float, *, below: bool) -> bool:
         """Returns whether a latency is shown to be below (or above) the percentile: too many (or few) are later."""
@@ -78,8 +92,9 @@ def percentile_interval(
     low_ms = float(ordered[low]) if low < len(ordered) and shown(-np.inf, below=True) else 0.0
     high_ms = float(ordered[high]) if high < len(ordered) else np.inf
     verdict: Verdict = "unclear"
+    rises = bool(blocks.trend() > RISING)
     if shown(limit_ms, below=False):
-        verdict, high_ms = "kept", min(high_ms, limit_ms)
+        verdict, high_ms = "unclear" if rises else "kept", min(high_ms, limit_ms)
     elif shown(limit_ms, below=True):
         verdict, low_ms = "missed", max(low_ms, limit_ms)
     return PercentileInterval(
@@ -92,6 +107,7 @@ def percentile_interval(
         errors=int(np.isinf(ordered).sum()),
         duration_s=blocks.duration_s,
         verdict=verdict,
+        rises=rises,
     )
 
 
@@ -115,13 +131,21 @@ class _Blocks:
             return 0.0
         return design_effect(events, self.requests) * few_blocks_effect(len(events), error)
 
+    def trend(self) -> float:
+        """Returns the standard score of a rise of the blocks' medians (Mann, Econometrica 13, 1945)."""
+        blocks = len(self.requests)
+        of_block = [self.latencies_ms[self.block_of_request == block] for block in range(blocks)]
+        medians = np.minimum([np.median(each) for each in of_block if len(each)], 1e9)
+        pairs = np.triu(np.sign(medians[None, :] - medians[:, None]), 1)
+        return float(pairs.sum()) / np.sqrt(blocks * (blocks - 1) * (2 * blocks + 5) / 18) if blocks > 1 else 0.0
+
     def _later(self, latency_ms: float) -> Floats:
         return per_block(self.block_of_request, self.latencies_ms > latency_ms, len(self.requests))
 
 
-def _blocks(seen: Sequence[ProbeRecords]) -> _Blocks:
+def _blocks(seen: Sequence[ProbeRecords], least_s: float) -> _Blocks:
     kept_s = [run.duration_s * (1 - IN_FLUX) for run in seen]
-    block_s = max(BLOCK_S, sum(kept_s) / BLOCKS)
+    block_s = max(BLOCK_S, least_s, sum(kept_s) / BLOCKS)
     latencies: list[Floats] = []
     places: list[Indices] = []
     count = 0

@@ -1,4 +1,4 @@
-"""The probe of a capacity search: the load generator as a child process, with arrivals at a fixed rate.
+"""The probe of a capacity search: the load generator as a child process, with arrivals of a fixed mean rate.
 
 Every record is kept. Latency is the client's, from intended send. Requests that a stall of this machine delayed are
 left out, and a probe with more than `SPOILED` of its time in stalls is repeated.
@@ -18,7 +18,7 @@ from inference_recommender.load_generator.process import Outcome, generate
 from inference_recommender.load_generator.self_watch import LAGGED, STALLED
 from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.triton_statistics import TritonStatistics
-from workloads import Unavailable
+from workloads import POISSON, ArrivalProcess, Unavailable
 from workloads.files import from_here
 
 INVALID = 4
@@ -36,7 +36,7 @@ def endpoint_of(system: SystemUnderTest) -> NamedEndpoint | None:
 
 
 class GeneratorProbe:
-    """Sends to a system. Each probe has its own folder below `folder` and its own seed."""
+    """Sends arrivals of a process to a system. Each probe has its own folder below `folder` and its own seed."""
 
     def __init__(
         self,
@@ -45,10 +45,11 @@ class GeneratorProbe:
         system: SystemUnderTest,
         *,
         content_type: str = JSON_TYPE,
+        arrivals: ArrivalProcess = POISSON,
         tell: Callable[[str], None] = lambda text: None,
         seed: int = 0,
     ) -> None:
-        self._system, self._content_type = system, content_type
+        self._system, self._content_type, self._arrivals = system, content_type, arrivals
         self._payloads = payloads
         self._folder = folder
         self._tell = tell
@@ -90,6 +91,7 @@ class GeneratorProbe:
             arrivals=Arrivals(
                 invocations_per_minute=rate_per_minute,
                 duration_in_seconds=duration_s,
+                process=self._arrivals,
                 seed=self._seed + self._count,
                 connections=MOST_CONNECTIONS,
             ),

@@ -15,12 +15,23 @@ from typing import Literal
 
 import numpy as np
 
+from inference_recommender.capacity.arrivals import markov_arrivals
 from inference_recommender.capacity.search import SendProbe
-from inference_recommender.measure.percentile_interval import PercentileInterval
+from inference_recommender.measure.percentile_interval import BLOCK_S, PercentileInterval
 from inference_recommender.measure.sequential import SequentialTest, first_conclusive_s, looks_s, shortest_s, warm_up
 from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.measurement import limit_of
-from workloads import Candidate, LatencyObjective, Proof, ProofScenario, Recommendation, Sizing, UsageError
+from workloads import (
+    POISSON,
+    ArrivalProcess,
+    Candidate,
+    LatencyObjective,
+    Proof,
+    ProofScenario,
+    Recommendation,
+    Sizing,
+    UsageError,
+)
 
 PROOF = "proof.json"
 """The file with the proof, in its run folder."""
@@ -28,6 +39,8 @@ WORST_FIRST = ("missed", "unclear", "kept")
 PEAK_SHARE = 0.5
 """The share of the time that the peak may take if a second load follows."""
 
+DURATION_S, MOST_TIMES = 900.0, 4.0
+"""Default seconds of load for Poisson arrivals, and at most how many times as long for others."""
 OPTIONAL_LOAD_S = 300.0
 """A shorter proof has no time for a load that [sizing] does not require."""
 
@@ -59,6 +72,8 @@ class Proving:
     longest_s: float
     """Seconds of load, both loads together, after the warm-up."""
     sizing: Sizing
+    arrivals: ArrivalProcess = POISSON
+    """The process that `probe` sends, or the one that fits its recorded arrivals."""
     on_look: OnLook = lambda load, rate, interval: None
     peak: Load = field(init=False)
     loss: Load = field(init=False)
@@ -148,6 +163,7 @@ class Proving:
             rate_per_minute=rate,
             limit=limit,
             looks_s=looks_s(rate, limit.percentile, longest_s),
+            arrivals=self.arrivals,
             on_look=lambda interval: self.on_look(load, rate, interval),
         )
 
@@ -190,11 +206,17 @@ class Proving:
         figure = milliseconds(deciding.latency_ms)
         if deciding.verdict == "unclear":
             low, high = map(milliseconds, deciding.latency_interval_ms)
-            figure += f" (95 % interval {low} to {high})"
+            figure += f" (95 % interval {low} to {high})" + ", and the latency rises" * deciding.rises
         claim = ""
         if not deciding.asked:
             claim = f" The recommended capacity is {capacity_lower_bound(self._chosen):,.0f}/min per instance or more."
         return f"{objective.percentile} {figure} {at}: {late_in_words(deciding)}.{claim}"
+
+
+def default_duration_s(arrivals: ArrivalProcess, rate_per_minute: float) -> float:
+    """Returns the default seconds of load. Arrivals that come together carry less information each."""
+    together = markov_arrivals(arrivals, rate_per_minute / 60).dispersion(BLOCK_S)
+    return DURATION_S * min(max(together, 1.0), MOST_TIMES)
 
 
 def milliseconds(latency_ms: float | None) -> str:
@@ -225,6 +247,7 @@ def _scenario(load: Load, test: SequentialTest | None) -> ProofScenario:
         late_allowed=interval.late_allowed if interval else 0,
         errors=interval.errors if interval else 0,
         duration_s=interval.duration_s if interval else 0.0,
+        rises=interval.rises if interval else False,
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from inference_recommender.load_generator.time_stamps import arrivals_of
 from inference_recommender.measurement import Measurement
 from inference_recommender.payload_lengths import known_lengths
 from inference_recommender.payloads import check_payloads, payload_archive
@@ -16,7 +17,7 @@ from inference_recommender.progress import Progress
 from inference_recommender.report.run_report import draw
 from inference_recommender.run_folder import PAYLOADS, RunFolder, RunInputs
 from inference_recommender.sizing.decision import decide, why_inconclusive
-from inference_recommender.sizing.verdict import initial_rate, is_far_below_closed_loop
+from inference_recommender.sizing.verdict import initial_rate, needs_search
 from workloads import (
     ROOT,
     Interrupted,
@@ -65,7 +66,10 @@ class RunSubject:
     def of(
         cls, folder: WorkloadFolder, traffic: str, warn: Callable[[str], None], payloads: Path | None = None
     ) -> "RunSubject":
-        """Returns a workload and its build, with its own payloads or those of a file. Raises `MissingArtifact`."""
+        """Returns a workload and its build, with its own payloads or those of a file. Raises `MissingArtifact`, or
+        `UsageError` for recorded arrivals that cannot be read.
+        """
+        arrivals_of(folder.workload.latency_objective, folder.path)
         return cls(
             workload=folder.workload,
             payloads=folder.payloads(payloads),
@@ -136,12 +140,9 @@ def _searched(
     found: list[Measurement] = []
     try:
         for one in measured:
-            check = is_far_below_closed_loop(one, objective)
+            check = needs_search(one, objective)
             if check and not search_all:
-                progress.say(
-                    f"{one.instance_type}: the estimate is far below the closed-loop rate. Checking it with an "
-                    "open-loop search."
-                )
+                progress.say(f"{one.instance_type}: {check}. Starting an open-loop search.")
             possible = one.open_loop is None and initial_rate(one, objective) is not None
             found.append(search(one, run_folder, progress) if possible and (search_all or check) else one)
     except KeyboardInterrupt:

@@ -18,6 +18,7 @@ from inference_recommender.capacity.probe import IN_FLUX, ProbeRecords
 from inference_recommender.capacity.search import SendProbe
 from inference_recommender.capacity.statistics import Limit, samples_needed
 from inference_recommender.measure.percentile_interval import ERROR, PercentileInterval, Verdict, percentile_interval
+from workloads import POISSON, ArrivalProcess
 
 FIRST_LOOK_S = 10.0
 LONGEST_PROBE_S = 60.0
@@ -84,6 +85,7 @@ class SequentialTest:
     rate_per_minute: float
     limit: Limit
     looks_s: tuple[float, ...]
+    arrivals: ArrivalProcess = POISSON
     on_look: Callable[[PercentileInterval], None] = lambda interval: None
     seen: list[ProbeRecords] = field(default_factory=list)
     passed_s: float = 0.0
@@ -102,7 +104,8 @@ class SequentialTest:
                 duration_s = (look_s - self.passed_s) / np.ceil((look_s - self.passed_s) / LONGEST_PROBE_S)
                 self.seen.append(self.probe(self.rate_per_minute, float(duration_s)))
                 self.passed_s += float(duration_s)
-            self.interval = percentile_interval(self.seen, self.limit.percentile, self.limit.latency_ms, error)
+            limit = self.limit
+            self.interval = percentile_interval(self.seen, limit.percentile, limit.bound_ms, error, self.arrivals)
             self.on_look(self.interval)
             if self.verdict != "unclear":
                 break

@@ -12,10 +12,12 @@ from urllib.parse import quote
 
 from pydantic import Field
 
-from workloads import LatencyObjective, Proof
+from workloads import POISSON, LatencyObjective, Proof
 from workloads.document import Document
 
-ReportKind = Literal["run", "proof", "tune", "simulation", "experiment", "comparison", "cold-start", "jobs", "size"]
+ReportKind = Literal[
+    "run", "proof", "tune", "simulation", "experiment", "comparison", "cold-start", "jobs", "size", "arrivals"
+]
 ReportVerdict = Literal["met", "missed", "unknown"]
 Value = str | int | float | bool | None
 MISSING = "–"
@@ -115,7 +117,8 @@ def shown(value: Value, spec: str) -> str:
 
 def objective_text(objective: LatencyObjective) -> str:
     """Returns the objective in words."""
-    return f"{objective.percentile} model latency ≤ {objective.model_latency_ms:g} ms at {objective.peak}"
+    arrivals = "" if objective.arrivals == POISSON else f", {objective.arrivals.text}"
+    return f"{objective.percentile} model latency ≤ {objective.model_latency_ms:g} ms at {objective.peak}{arrivals}"
 
 
 def as_json(report: Report) -> str:

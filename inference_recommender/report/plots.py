@@ -110,6 +110,22 @@ def latency_against_rate(
     return drawn(figure)
 
 
+def capacity_against_cv(points: Sequence[tuple[float, float]], objective: LatencyObjective) -> Plot:
+    """Draws the estimated capacity of an instance over the coefficient of variation of the gaps between requests."""
+    figure, axes = new_figure()
+    cvs, rates = zip(*points, strict=True)
+    axes.plot(cvs, rates, color=GREEN, linewidth=1.6, marker="o", markersize=4, label="gamma arrivals, estimated")
+    axes.axvline(1.0, color=GREY, linewidth=1.2, linestyle=":", label="Poisson arrivals")
+    if (cv := objective.arrivals.cv) is not None:
+        axes.axvline(cv, color=INK, linewidth=1.4, label=f"the workload's, CV {cv:g}")
+    axes.set(
+        xlabel="coefficient of variation of the gaps", ylabel="capacity per minute", xlim=(0, None), ylim=(0, None)
+    )
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    legend(figure, axes, columns=2)
+    return drawn(figure)
+
+
 def _band(axes: Axes, rates: Floats, latencies: Sequence[float], candidate: Candidate) -> None:
     """Draws where the estimated curve may lie: its rates are as unsure as the rate that was estimated by it."""
     rate, interval = candidate.max_invocations_per_minute, candidate.max_invocations_interval

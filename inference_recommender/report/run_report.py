@@ -33,6 +33,7 @@ from inference_recommender.report.sections import (
     queue_table,
 )
 from inference_recommender.run_folder import RunFolder
+from inference_recommender.sizing.verdict import capacity_by_cv
 from workloads import Candidate, ColdStart, LatencyObjective, Proof, Recommendation, Workload
 
 DETAILS = (
@@ -205,6 +206,11 @@ def _explained(recommendation: Recommendation) -> Iterator[str]:
     chosen, objective = recommendation.recommended, recommendation.objective
     if chosen is not None and "not covered" not in (loss := loss_text(chosen, objective)):
         yield loss
+    if chosen is not None and (poisson := chosen.poisson_invocations_per_minute):
+        yield (
+            f"Poisson arrivals: about {poisson:,.0f} invocations/min per instance, by the estimate. The capacity "
+            f"above is for {objective.arrivals.text}."
+        )
     if rows := rows_text(objective, chosen):
         yield rows
     if recommendation.lengths and chosen:
@@ -252,6 +258,8 @@ def run_plots(
         known[f"Throughput over time: {one.instance_type}"] = plots.throughput_over_time(series, traffic, one.warm_up_s)
         against = plots.latency_against_rate(series, one, candidate, objective, proof)
         known[f"Latency against rate: {one.instance_type}"] = against
+        if points := capacity_by_cv(one, objective):
+            known[f"Capacity against burstiness: {one.instance_type}"] = plots.capacity_against_cv(points, objective)
     return known
 
 

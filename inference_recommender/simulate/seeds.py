@@ -104,6 +104,8 @@ class SimulationCase:
     curve: LatencyCurve
     timing: Timing
     tolerance: Tolerance
+    dispersion: float = 1.0
+    """Index of dispersion of the requests in a minute."""
 
     @property
     def minutes(self) -> int:
@@ -112,7 +114,7 @@ class SimulationCase:
 
     def run(self, policy: Policy, seed: int) -> FleetSimulation:
         """Returns a finished simulation."""
-        return simulate(self.traffic.load(seed), policy, self.curve, self.timing, seed)
+        return simulate(self.traffic.load(seed), policy, self.curve, self.timing, seed, self.dispersion)
 
     def result(self, policy: Policy, outcomes: tuple[SeedOutcome, ...]) -> PolicyResult:
         allowed = self.tolerance.allowed(self.minutes)

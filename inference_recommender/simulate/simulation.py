@@ -2,7 +2,7 @@
 
 In each minute
 
-- arrivals are a Poisson number around the trace's rate;
+- arrivals are a random number around the trace's rate: Poisson, or negative binomial for bursty arrivals;
 - instances answer at most `curve.saturation` each. Other requests wait. A request that would wait longer than
   `LONGEST_WAIT_S` is dropped: SageMaker ends an invocation after a minute;
 - a request that waits longer than the limit is late. The curve gives the late share of the others by the rate;
@@ -63,11 +63,16 @@ class SeedOutcome:
         return self.late / self.requests if self.requests else 0.0
 
 
-def simulate(load: TrafficLoad, policy: Policy, curve: LatencyCurve, timing: Timing, seed: int) -> "FleetSimulation":
+def simulate(
+    load: TrafficLoad, policy: Policy, curve: LatencyCurve, timing: Timing, seed: int, dispersion: float = 1.0
+) -> "FleetSimulation":
     """Returns a finished simulation. The seed draws arrivals, start times and the capacity within its interval."""
     random = np.random.default_rng(seed)
     curve = curve.stretched(math.exp(curve.spread * float(random.standard_normal())))
-    arrivals = random.poisson(load.rates * MINUTE_S).astype(float)
+    expected = load.rates * MINUTE_S
+    if dispersion > 1:  # a gamma mixture of Poisson numbers is negative binomial
+        expected = random.gamma(expected / (dispersion - 1), dispersion - 1)
+    arrivals = random.poisson(expected).astype(float)
     run = FleetSimulation(load, policy, curve, timing, arrivals, Random(seed))
     run.go()
     return run

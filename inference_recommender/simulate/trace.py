@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from inference_recommender.capacity.statistics import Floats
+from inference_recommender.load_generator.time_stamps import parsed_time
 from inference_recommender.simulate.policy import TrafficLoad
 from inference_recommender.simulate.tracking import MINUTE_S
 from workloads import Unavailable, UsageError
@@ -122,13 +123,10 @@ def _number(text: str) -> float:
 
 def _time(file: str, number: int, text: str) -> tuple[float, str]:
     """Returns seconds since 1970, and the UTC offset as it was written, "" for none."""
-    if math.isfinite(_number(text)):
-        return float(text), "seconds since 1970"
     try:
-        at = datetime.fromisoformat(text)
+        return parsed_time(text)
     except ValueError as error:
         raise UsageError(f"{file}:{number}: got '{text}' for a time, which is not ISO 8601. {EXAMPLE}.") from error
-    return at.replace(tzinfo=at.tzinfo or UTC).timestamp(), at.strftime("%z")
 
 
 def _spacing(file: str, lines: Sequence[_Line], fill: Fill | None) -> int:

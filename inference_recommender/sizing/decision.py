@@ -69,6 +69,7 @@ def candidate(
         max_invocations_per_minute=rate,
         max_invocations_interval=verdict.interval,
         capacity_basis=verdict.basis,
+        poisson_invocations_per_minute=verdict.poisson_invocations_per_minute,
         objective_latency_ms=verdict.latency_ms,
         model_latency_percentiles_ms=measured.percentiles_ms,
         instance_count=sized.instance_count if sized else None,

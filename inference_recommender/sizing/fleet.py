@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from workloads import Autoscaling, LatencyObjective, Sizing
+from workloads import POISSON, ArrivalProcess, Autoscaling, LatencyObjective, Sizing
 
 ROUNDING = Fraction(1, 10**13)
 """A ratio this close above a whole number is that number: a third of a capacity loses digits as a float."""
@@ -26,6 +26,7 @@ class Demand:
     trough_invocations_per_minute: float = 0
     percentile: str | None = None
     model_latency_ms: float | None = None
+    arrivals: ArrivalProcess = POISSON
 
     @classmethod
     def of(cls, objective: LatencyObjective) -> "Demand":
@@ -34,6 +35,7 @@ class Demand:
             trough_invocations_per_minute=objective.trough_invocations_per_minute,
             percentile=objective.percentile,
             model_latency_ms=objective.model_latency_ms,
+            arrivals=objective.arrivals,
         )
 
 

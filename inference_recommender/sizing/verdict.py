@@ -16,7 +16,7 @@ from inference_recommender.capacity.statistics import Limit
 from inference_recommender.capacity.time_series import highest_within
 from inference_recommender.measurement import SERVERLESS, Measurement, limit_of
 from inference_recommender.sizing.fleet import Demand
-from workloads import LatencyObjective
+from workloads import POISSON, ArrivalProcess, LatencyObjective
 from workloads.recommendation import CapacityBasis
 
 SAME_RATE = 0.05
@@ -25,6 +25,8 @@ NO_LOAD_PER_MINUTE = 1e-6
 """Rates below this count as zero."""
 SHOWN = (0.2, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.84, 0.88, 0.91, 0.94, 0.96, 0.98)
 """Shares of the highest closed-loop rate at which a report shows the expected latency."""
+CVS = (0.5, 0.8, 1.0, 1.2, 1.4, 1.7, 2.0, 2.5, 3.0, 3.5, 4.0)
+"""Coefficients of variation at which a report shows the capacity."""
 OF_USERS = "This is the rate of closed-loop users, who wait for their answers. Other callers may need more instances."
 FAR_BELOW = 0.4
 """An estimate below this share of the closed-loop rate is checked with an open-loop search before it sizes a fleet."""
@@ -43,6 +45,8 @@ class Verdict:
     """95 % confidence interval of that rate."""
     latency_ms: float | None = None
     """At the objective's percentile and that rate; None if it is unknown."""
+    poisson_invocations_per_minute: float | None = None
+    """The estimated capacity for Poisson arrivals; None if the workload has those, or if it is unknown."""
     verified: bool = True
     """Whether the evidence shows that the objective is met or missed."""
 
@@ -50,6 +54,11 @@ class Verdict:
 def judge(measured: Measurement, demand: Demand, job_limit_per_minute: int | None = None) -> Verdict:
     """Judges one measurement. A rate at the job's MaxInvocations, `job_limit_per_minute`, is a lower bound."""
     verdict = _judge(measured, demand)
+    if demand.arrivals != POISSON and demand.percentile and demand.model_latency_ms and verdict.basis != "closed-loop":
+        limit = Limit(percentile=float(demand.percentile[1:]), latency_ms=demand.model_latency_ms)
+        estimate = _estimate(measured, limit, POISSON)
+        poisson = estimate.invocations_per_minute if estimate else None
+        verdict = replace(verdict, poisson_invocations_per_minute=poisson)
     sentences = [verdict.reason]
     reached = job_limit_per_minute and (measured.closed_loop_invocations_per_minute or 0) >= job_limit_per_minute
     if verdict.meets and reached and verdict.basis != "open-loop":
@@ -82,7 +91,7 @@ def _judge(measured: Measurement, demand: Demand) -> Verdict:
         search = None
     if search and search.decides:
         return _by_search(measured, search, objective)
-    estimate = _estimate(measured, Limit(percentile=float(percentile[1:]), latency_ms=limit_ms))
+    estimate = _estimate(measured, Limit(percentile=float(percentile[1:]), latency_ms=limit_ms), demand.arrivals)
     if search and estimate and (contradiction := _contradiction(search, estimate)):
         return replace(_by_known_rate(measured, meets=False, reason=contradiction), verified=False)
     if search and search.at_least and search.at_least > ((estimate and estimate.invocations_per_minute) or 0.0):
@@ -113,16 +122,20 @@ def _judge(measured: Measurement, demand: Demand) -> Verdict:
 
 def is_contradicted(measured: Measurement, objective: LatencyObjective) -> str | None:
     """Returns the contradiction between open-loop probes and the estimate, as a sentence, or None."""
-    search, estimate = measured.open_loop, _estimate(measured, limit_of(objective))
+    search, estimate = measured.open_loop, _estimate(measured, limit_of(objective), objective.arrivals)
     if search is None or search.decides or estimate is None or _why_no_capacity(measured):
         return None
     return _contradiction(search, estimate)
 
 
-def is_far_below_closed_loop(measured: Measurement, objective: LatencyObjective) -> bool:
-    """Returns whether the estimate is so far below the closed-loop rate that it needs a check."""
+def needs_search(measured: Measurement, objective: LatencyObjective) -> str | None:
+    """Returns why the capacity has to be searched with open-loop arrivals, or None: the estimate is far below the
+    closed-loop rate, or recorded arrivals have no estimate.
+    """
+    if objective.arrivals.process == "replay":
+        return "recorded arrivals have no estimate"
     users, rate = measured.closed_loop_invocations_per_minute, _estimated_rate(measured, objective)
-    return bool(users and rate and rate < FAR_BELOW * users)
+    return "the estimate is far below the closed-loop rate" if users and rate and rate < FAR_BELOW * users else None
 
 
 def initial_rate(measured: Measurement, objective: LatencyObjective) -> float | None:
@@ -134,7 +147,7 @@ def initial_rate(measured: Measurement, objective: LatencyObjective) -> float | 
 
 
 def _estimated_rate(measured: Measurement, objective: LatencyObjective) -> float | None:
-    estimate = None if _why_no_capacity(measured) else _estimate(measured, limit_of(objective))
+    estimate = None if _why_no_capacity(measured) else _estimate(measured, limit_of(objective), objective.arrivals)
     return estimate.invocations_per_minute if estimate else None
 
 
@@ -144,11 +157,22 @@ def expected_latencies(measured: Measurement, objective: LatencyObjective) -> tu
     Returns none without periods that have the percentile.
     """
     settled = _settled(measured, objective.percentile_rank)
-    if settled is None:
+    if settled is None or objective.arrivals.process == "replay":
         return ()
-    server = settled.server()
+    server = replace(settled.server(), arrivals=objective.arrivals)
     rates = [share * server.most for share in SHOWN]
     return tuple((rate / measured.instance_count, server.latency_ms(rate, objective.percentile_rank)) for rate in rates)
+
+
+def capacity_by_cv(measured: Measurement, objective: LatencyObjective) -> tuple[tuple[float, float], ...]:
+    """Returns the estimated capacity of an instance for gamma arrivals of each CV in `CVS`; none without periods."""
+    settled = _settled(measured, objective.percentile_rank)
+    if settled is None:
+        return ()
+    server, limit = settled.server(), limit_of(objective)
+    processes = [ArrivalProcess(process="gamma", cv=cv) for cv in CVS]
+    rates = [replace(server, arrivals=each).highest_rate(limit) / measured.instance_count for each in processes]
+    return tuple(zip(CVS, rates, strict=True))
 
 
 def sustained_rate(measured: Measurement, objective: LatencyObjective) -> float | None:
@@ -178,10 +202,12 @@ def _why_no_capacity(measured: Measurement) -> str | None:
     return None
 
 
-def _estimate(measured: Measurement, limit: Limit) -> Capacity | None:
-    """Estimates the capacity of an instance."""
+def _estimate(measured: Measurement, limit: Limit, arrivals: ArrivalProcess) -> Capacity | None:
+    """Estimates the capacity of an instance. Recorded arrivals have no estimate."""
     settled = _settled(measured, limit.percentile)
-    return None if settled is None else settled.estimate(limit).per_instance(measured.instance_count)
+    if settled is None or arrivals.process == "replay":
+        return None
+    return settled.estimate(limit, arrivals).per_instance(measured.instance_count)
 
 
 def _settled(measured: Measurement, percentile: float) -> SettledPeriods | None:

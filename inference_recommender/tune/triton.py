@@ -23,6 +23,7 @@ from urllib3.exceptions import HTTPError
 from inference_recommender.capacity.probe import ProbeRecords
 from inference_recommender.capacity.statistics import Limit
 from inference_recommender.load_generator import unix_socket
+from inference_recommender.load_generator.time_stamps import arrivals_of
 from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.measure.system import system_at_url
 from inference_recommender.payloads import content_type_of
@@ -31,7 +32,7 @@ from inference_recommender.tune.folder import TuneFolder
 from inference_recommender.tune.probe_counts import ProbeCounts
 from inference_recommender.tune.race import ConfigurationRefused
 from inference_recommender.tune.space import ServingConfiguration
-from workloads import ROOT, Serving, Unavailable
+from workloads import ROOT, Serving, Unavailable, load_workload
 
 COMMAND = (sys.executable, "-m", "local_aws.process.triton")
 """Takes a repository, --model and --log."""
@@ -71,12 +72,14 @@ class TunedTriton:
 
     def _send(self, name: str, rate: float, duration_s: float) -> ProbeRecords:
         assert self._process is not None, "a configuration is loaded first"
+        workload = self._folder.workload()
         folder, system = self._folder.path, system_at_url(self._process.address["url"], "")
         probe = GeneratorProbe(
             folder / PAYLOADS,
             folder / f"probes/{self._count:04}-{name}",
             system,
-            content_type=content_type_of(self._folder.workload()),
+            content_type=content_type_of(workload),
+            arrivals=arrivals_of(workload.latency_objective, load_workload(workload.name).path),
             seed=self._count,
         )
         return probe(rate, duration_s)

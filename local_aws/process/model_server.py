@@ -2,7 +2,9 @@
 
 import contextlib
 import http
+import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -12,7 +14,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from urllib3 import Timeout
-from urllib3.exceptions import HTTPError, ReadTimeoutError
+from urllib3.exceptions import HTTPError, NewConnectionError, ReadTimeoutError
 
 from inference_recommender.load_generator.unix_socket import connection_pool
 from local_aws.process.guarded_process import GuardedProcess
@@ -65,6 +67,7 @@ class ModelServer:
         """The steps before the server was started: Unix seconds and words for each."""
         self.gpus = 0  # of its instance type
         self.endpoint_config = ""
+        self.refuses = False  # connections, by its last invocation
         self._process = process
         self._health_paths = health_paths
         self._pool = connection_pool(url, maxsize=IDLE_CONNECTIONS, retries=False)
@@ -89,6 +92,7 @@ class ModelServer:
         except ReadTimeoutError:
             return _failure(http.HTTPStatus.GATEWAY_TIMEOUT, "")
         except (HTTPError, OSError) as error:
+            self.refuses = isinstance(error, NewConnectionError)
             return _failure(500, f"The model's server did not answer: {error}")
 
     def extra_headers(self, content_type: str) -> Mapping[str, str]:
@@ -122,6 +126,10 @@ class ModelServer:
     def wait(self) -> int:
         """Blocks until it ends and returns the exit status; 128 + N for signal N."""
         return self._process.wait()
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
 
     def log_tail(self, lines: int = LINES_SHOWN) -> str:
         return "\n".join(self._log_lines()[-lines:])

@@ -1,14 +1,15 @@
 """A SageMaker endpoint with model servers: Creating, then InService or Failed, Updating, Deleting.
 
-Every change runs in a thread, as the service's do. An update starts the new fleet, switches when it answers, and stops
-the old one. If the update fails or an alarm of its guardrails is on, the old fleet answers. Scaling starts or stops
-servers of the current fleet.
+Every change runs in a thread, as the service's do. An update starts the new fleet, shifts the traffic to it in steps of
+its guardrails, and stops the old one. If the update fails or an alarm of its guardrails is on, the old fleet answers.
+Scaling starts or stops servers of the current fleet.
 """
 
 import logging
+import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -45,7 +46,9 @@ class LocalEndpoint(FakeEndpoint):
         self._host = host
         self._log = EndpointLog(logs_backends[account_id][region_name], endpoint_name)
         self._fleet: Fleet | None = None
-        self._is_baking = False
+        self._baking: Fleet | None = None
+        """The new fleet of a guarded update, which has a share of the traffic."""
+        self._share = 0.0
         self._lock = threading.Lock()
 
     def create(self, resolve: Resolve, production_variants: Sequence[Mapping[str, Any]]) -> None:
@@ -88,9 +91,17 @@ class LocalEndpoint(FakeEndpoint):
     @contextmanager
     def lease(self, variant: str | None) -> Iterator[Any]:
         """Picks a variant and one of its servers, which no change of the fleet stops before the block has ended."""
-        fleet = self._fleet
-        with fleet.lease(variant) if fleet is not None else nullcontext() as picked:
+        picked = None
+        with ExitStack() as leases:
+            while picked is None and (fleet := self._drawn_fleet()) is not None:
+                picked = leases.enter_context(fleet.lease(variant))
+                if not fleet.drains:
+                    break
             yield picked
+
+    def _drawn_fleet(self) -> Fleet | None:
+        fleet, new = self._fleet, self._baking
+        return new if new is not None and (fleet is None or random.random() < self._share) else fleet
 
     def instance_count(self, variant: str) -> int:
         """Returns the instances of a variant that are in service."""
@@ -135,9 +146,10 @@ class LocalEndpoint(FakeEndpoint):
         except Exception as error:  # every error: an endpoint must not stay Creating for ever
             self._failed(error, updating=config_name is not None)
             return
-        with self._lock:
-            old, self._fleet = self._fleet, fleet
-        if config_name is not None and guardrails is not None and not self._passes(guardrails, old, fleet):
+        old = self._fleet
+        if guardrails is None or config_name is None:
+            guardrails = Guardrails({}, None)
+        if not self._takes_over(fleet, guardrails, sum(each.count for each in variants)):
             return
         if config_name is not None:
             retained = {variant["VariantName"]: variant for variant in self.production_variants} if retain else {}
@@ -168,18 +180,22 @@ class LocalEndpoint(FakeEndpoint):
                 item["DesiredWeight"] = item["CurrentWeight"] = weights[item["VariantName"]]
         self._announce()
 
-    def _passes(self, guardrails: Guardrails, old: Fleet | None, new: Fleet) -> bool:
-        """Watches the new fleet, which has all traffic. Returns the traffic to the old fleet if it does not pass."""
-        self._is_baking = True
-        log.info(f"endpoint {self.endpoint_name}: the new fleet takes all traffic at once, unlike on AWS")
-        alarmed = guardrails.watch(lambda: self._fleet is not new)
+    def _takes_over(self, new: Fleet, guardrails: Guardrails, instances: int) -> bool:
+        """Shifts the traffic to the new fleet, or back to the old one if the new one does not pass."""
+        self._share, self._baking, alarmed = 0.0, new, list[str]()
+        for share, bake_s in guardrails.steps(instances):
+            log.info(f"endpoint {self.endpoint_name}: the new fleet takes {share:.0%} of the traffic")
+            self._share = share
+            alarmed = guardrails.watch(bake_s, lambda: self._baking is None)
+            if alarmed or self._baking is None:
+                break
         with self._lock:
-            self._is_baking = False
-            if not alarmed and self._fleet is new:
-                return True
+            passed = not alarmed and self._baking is new
+            self._fleet, self._baking = new if passed else self._fleet, None
+        if passed:
+            return True
         died = self.failure_reason
         self._set("RollingBack")
-        self._fleet = old
         new.drain()
         # The words are this account's: AWS documents the rollback, and not its FailureReason.
         why = f"{', '.join(alarmed)} {'is' if len(alarmed) == 1 else 'are'} in ALARM." if alarmed else died
@@ -213,10 +229,14 @@ class LocalEndpoint(FakeEndpoint):
 
     def _died(self, fleet: Fleet, reason: str) -> None:
         with self._lock:
-            if fleet is not self._fleet:
+            if fleet is self._baking:
+                self._set("RollingBack", reason)
+                self._baking = None
+            elif fleet is self._fleet:
+                self._set("Failed" if self._baking is None else self.endpoint_status, reason)
+                self._fleet = None
+            else:
                 return
-            self._set("RollingBack" if self._is_baking else "Failed", reason)
-            self._fleet = None
         log.info(f"endpoint {self.endpoint_name} failed: {reason}")
         fleet.stop()
 

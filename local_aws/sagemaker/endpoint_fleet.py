@@ -1,7 +1,9 @@
 """The servers that answer for one endpoint configuration: one for each instance of a production variant.
 
 A host may allow fewer servers than a variant has instances (`ModelHost.most_servers`); then they answer for all of
-them. A fleet starts, leases, watches and stops servers, and knows nothing of the control plane's statuses.
+them. A fleet starts, leases, watches and stops servers, and knows nothing of the control plane's statuses. It replaces
+a server that ends or hangs while others answer for its variant. SageMaker replaces unhealthy instances, too
+(https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-inference-code.html).
 """
 
 import logging
@@ -55,6 +57,8 @@ def _event(moment: float, message: str) -> dict[str, object]:
 LOG_LINES = 8
 DRAIN_S = 65.0
 """How long a server that is taken out of service may finish its invocations: a little longer than any may last."""
+PING_EVERY_S, MISSED_PINGS = 1.0, 2
+"""A server hangs if it fails this many health checks in a row."""
 log = logging.getLogger(__name__)
 
 
@@ -100,7 +104,7 @@ OnDeath = Callable[["Fleet", str], None]
 
 
 class Fleet:
-    """Running servers by variant. `on_death(fleet, reason)` is called when one ends without having been stopped."""
+    """Running servers by variant. `on_death(fleet, reason)` is called when the last one of a variant ends by itself."""
 
     def __init__(self, host: ModelHost, log: EndpointLog, on_death: OnDeath, config_name: str) -> None:
         self._host = host
@@ -114,6 +118,9 @@ class Fleet:
         self._changed = threading.Condition()
         """Guards the fields above. Notified at the end of a lease."""
         self._stopping = threading.Event()
+        self._scaling = threading.RLock()
+        self.drains = False
+        """Whether it gives no more leases."""
 
     def start(self, endpoint: str, variants: Sequence[EndpointVariant]) -> None:
         """Starts all and returns when all answer. Raises `Unavailable`, with nothing left running."""
@@ -130,21 +137,25 @@ class Fleet:
 
     def scale(self, endpoint: str, counts: Mapping[str, int]) -> None:
         """Brings each variant to the servers for its instances. Raises `Unavailable` with the servers unchanged."""
-        for name, count in counts.items():
+        with self._scaling:
+            for name, count in counts.items():
+                self._scale(endpoint, name, count)
+
+    def _scale(self, endpoint: str, name: str, count: int) -> None:
+        size = self._servers_for(count)
+        more = size - self.servers(name)
+        added = self._started(endpoint, self._variants[name], more) if more > 0 else ()
+        with self._changed:
             present = self._servers[name]
-            more = self._servers_for(count) - len(present)
-            added = self._started(endpoint, self._variants[name], more) if more > 0 else ()
-            with self._changed:
-                kept, retired = (present, ()) if more >= 0 else (present[:more], present[more:])
-                self._servers[name] = (*kept, *added)
-                self._variants[name] = replace(self._variants[name], count=count)
-                self._retired.update(retired)
-            if self._stopping.is_set():
-                self.stop()  # also servers that were added meanwhile
-            for server in retired:
-                self._drain(server)
-                self._host.stop(server)
-                log.info(f"endpoint {endpoint}: a {server.KIND} of variant {name} (process {server.pid}) has ended")
+            self._servers[name], retired = (*present[:size], *added), present[size:]
+            self._variants[name] = replace(self._variants[name], count=count)
+            self._retired.update(retired)
+        if self._stopping.is_set():
+            self.stop()  # also servers that were added meanwhile
+        for server in retired:
+            self._drain(server)
+            self._host.stop(server)
+            log.info(f"endpoint {endpoint}: a {server.KIND} of variant {name} (process {server.pid}) has ended")
 
     def weigh(self, weights: Mapping[str, float]) -> None:
         """Divides the invocations among variants by other weights; those not in `weights` keep theirs."""
@@ -163,13 +174,14 @@ class Fleet:
         names = list(self._servers)
         weights = [self._variants[each].weight for each in names]
         chosen = name or (names[0] if len(names) == 1 or not any(weights) else random.choices(names, weights)[0])
-        return chosen, random.choice(self._servers[chosen])  # SageMaker's RANDOM, its default routing strategy
+        servers = [each for each in self._servers[chosen] if not each.refuses] or self._servers[chosen]
+        return chosen, random.choice(servers)  # SageMaker's RANDOM, its default routing strategy
 
     @contextmanager
     def lease(self, name: str | None) -> Iterator[tuple[str, ModelServer] | None]:
-        """Picks a server, which is not stopped before the block has ended."""
+        """Picks a server, which is not stopped before the block has ended; None also if the fleet drains."""
         with self._changed:
-            picked = self.pick(name)
+            picked = None if self.drains else self.pick(name)
             if picked is not None:
                 self._leases[picked[1]] += 1
         try:
@@ -182,6 +194,8 @@ class Fleet:
 
     def drain(self) -> None:
         """Stops all servers as soon as their invocations have ended."""
+        with self._changed:
+            self.drains = True
         for server in [each for servers in self._servers.values() for each in servers]:
             self._drain(server)
         self.stop()
@@ -221,13 +235,40 @@ class Fleet:
         server.endpoint_config = self._config_name
         self._log.keep(variant.name, server.pid, server.log_file, server.preparations)
         log.info(f"endpoint {endpoint}: variant {variant.name} is answered by {server.KIND} (process {server.pid})")
-        threading.Thread(target=self._watch, args=(variant.name, server), daemon=True).start()
+        threading.Thread(target=self._watch, args=(endpoint, variant.name, server), daemon=True).start()
         return server
 
-    def _watch(self, variant: str, server: ModelServer) -> None:
+    def _ping(self, endpoint: str, variant: str, server: ModelServer, ended: threading.Event) -> None:
+        """Kills a server that hangs while others answer for its variant."""
+        missed = 0
+        while not ended.wait(PING_EVERY_S):
+            missed = missed + 1 if self.servers(variant) > 1 and not server.is_ready() else 0
+            if missed == MISSED_PINGS and not ended.is_set():
+                log.info(f"endpoint {endpoint}: {server.KIND} (process {server.pid}) hangs and is killed")
+                server.kill()
+
+    def _watch(self, endpoint: str, variant: str, server: ModelServer) -> None:
+        ended = threading.Event()
+        threading.Thread(target=self._ping, args=(endpoint, variant, server, ended), daemon=True).start()
         status = server.wait()
-        if not (self._stopping.is_set() or self._host.closed or server in self._retired):
-            self._on_death(self, death_notice(variant, status, server))
+        ended.set()
+        if self._stopping.is_set() or self._host.closed or server in self._retired:
+            return
+        notice = death_notice(variant, status, server)
+        with self._changed:
+            others = tuple(each for each in self._servers.get(variant, ()) if each is not server)
+            if others:
+                self._servers[variant] = others
+        if not others:
+            self._on_death(self, notice)
+            return
+        log.info(f"endpoint {endpoint}: {notice}")
+        self._host.stop(server)
+        try:
+            with self._scaling:
+                self.scale(endpoint, {variant: self._variants[variant].count})
+        except Exception as error:  # every error: the others still answer
+            log.info(f"endpoint {endpoint}: {server.KIND} (process {server.pid}) is not replaced: {error}")
 
 
 def death_notice(variant: str, status: int, server: ModelServer) -> str:

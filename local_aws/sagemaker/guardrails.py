@@ -1,9 +1,11 @@
 """Deployment guardrails: alarms watch the new fleet of an update. One in ALARM returns the traffic to the old fleet.
 
-All traffic shifts at once, unlike on AWS, and time runs 60 times faster: a bake of ten minutes takes ten seconds, and
-the minutes of an alarm are seconds. Its metric or SetAlarmState turns an alarm on. Only SetAlarmState turns it off.
+Time runs 60 times faster: a bake of ten minutes takes ten seconds, and the minutes of an alarm are seconds. Its metric
+or SetAlarmState turns an alarm on. Only SetAlarmState turns it off. A rolling update shifts the traffic in batches, but
+unlike on AWS, both fleets run in full.
 """
 
+import math
 import operator
 import time
 from collections.abc import Callable, Mapping
@@ -36,11 +38,21 @@ class Guardrails:
         named = self.config.get("AutoRollbackConfiguration", {}).get("Alarms", [])
         return {each["AlarmName"]: self.cloudwatch.alarms.get(each["AlarmName"]) for each in named}
 
-    def watch(self, ended: Callable[[], bool]) -> list[str]:
-        """Returns the alarms that are on, as soon as one is; none at the end of the bake, or when the fleet ended."""
+    def steps(self, instances: int) -> list[tuple[float, float]]:
+        """Returns each share of the traffic of a new fleet with `instances`, and the seconds of its bake."""
         blue_green, rolling = (self.config.get(f"{kind}UpdatePolicy", {}) for kind in ("BlueGreen", "Rolling"))
-        step = blue_green.get("TrafficRoutingConfiguration", rolling).get("WaitIntervalInSeconds", 0)
-        until = time.monotonic() + (step + blue_green.get("TerminationWaitInSeconds", 0)) / FASTER
+        routing = blue_green.get("TrafficRoutingConfiguration", rolling)
+        sizes = (routing.get(name) for name in ("CanarySize", "LinearStepSize", "MaximumBatchSize"))
+        size: Mapping[str, Any] = next(filter(None, sizes), {"Type": "CAPACITY_PERCENT", "Value": 100})
+        share = min(size["Value"] / (100 if size["Type"] == "CAPACITY_PERCENT" else instances), 1.0)
+        count = 2 if routing.get("Type") == "CANARY" else math.ceil(1 / share - 1e-9)
+        bake_s = routing.get("WaitIntervalInSeconds", 0) / FASTER
+        last_s = bake_s + blue_green.get("TerminationWaitInSeconds", 0) / FASTER
+        return [*((share * number, bake_s) for number in range(1, count)), (1.0, last_s)]
+
+    def watch(self, bake_s: float, ended: Callable[[], bool]) -> list[str]:
+        """Returns the alarms that are on, as soon as one is; none at the end of the bake, or when the fleet ended."""
+        until = time.monotonic() + bake_s
         while True:
             for alarm in filter(None, self.alarms.values()):
                 if alarm.state_value != "ALARM" and self._is_breached(alarm):

@@ -81,14 +81,17 @@ class InvocationMiddleware:
         endpoint = self._find_endpoint(name)
         if endpoint is None:
             return _error("ValidationError", f"Endpoint {name} of account {self._account_id} not found.")
-        with endpoint.lease(environ.get("HTTP_X_AMZN_SAGEMAKER_TARGET_VARIANT")) as picked:
-            if picked is None:
-                return self._no_variant(endpoint, environ)
-            variant, server = picked
-            instances = endpoint.instance_count(variant)
-            sent = time.perf_counter()
-            model = server.invoke(body, _forwarded(environ))
-            answered = time.perf_counter()
+        for _ in range(3):  # a server that has ended refuses connections until its fleet drops it
+            with endpoint.lease(environ.get("HTTP_X_AMZN_SAGEMAKER_TARGET_VARIANT")) as picked:
+                if picked is None:
+                    return self._no_variant(endpoint, environ)
+                variant, server = picked
+                instances = endpoint.instance_count(variant)
+                sent = time.perf_counter()
+                model = server.invoke(body, _forwarded(environ))
+                answered = time.perf_counter()
+            if not server.refuses:
+                break
         answer = _model_error(model, server)
         if model.status == http.HTTPStatus.OK:
             headers = {"Content-Type": model.content_type, "x-Amzn-Invoked-Production-Variant": variant}

@@ -8,9 +8,8 @@ from stacks.batch.steps import BatchSteps
 from stacks.context import Options
 from stacks.ecs import metrics as ecs_metrics
 from stacks.paging import Paging
+from stacks.widgets import HOURS_PER_DAY, limit_line
 from workloads import ThroughputObjective
-
-HOURS_PER_DAY = 24
 
 
 class BatchWatch(Construct):
@@ -107,7 +106,7 @@ class BatchWatch(Construct):
     def _dashboard(self) -> None:
         workload, machine, day = self._workload, self._steps.machine, Duration.days(1)
         dashboard = cloudwatch.Dashboard(self, "Dashboard", default_interval=Duration.days(14))
-        limit = cloudwatch.HorizontalAnnotation(value=self._objective.rows_per_second, label="Objective")
+        limit = limit_line("Objective", self._objective.rows_per_second)
         dashboard.add_widgets(
             cloudwatch.AlarmStatusWidget(title="Is anything wrong?", alarms=[self.paging.alarm], width=24, height=3)
         )

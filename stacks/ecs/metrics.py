@@ -10,7 +10,7 @@ from workloads.objective import CLIENT_LATENCY, METRIC_NAMESPACE, metric_dimensi
 
 def client_latency(workload: str, statistic: str) -> cloudwatch.Metric:
     """Milliseconds that callers wait, end to end."""
-    return _metric(METRIC_NAMESPACE, CLIENT_LATENCY, reported_dimensions(workload), statistic)
+    return _reported(workload, CLIENT_LATENCY, statistic)
 
 
 def response_time(workload: str, statistic: str) -> cloudwatch.Metric:
@@ -61,14 +61,10 @@ def reported_dimensions(workload: str) -> Mapping[str, str]:
 
 
 def _reported(workload: str, name: str, statistic: str) -> cloudwatch.Metric:
-    return _metric(METRIC_NAMESPACE, name, reported_dimensions(workload), statistic)
-
-
-def _metric(namespace: str, name: str, dimensions: Mapping[str, str], statistic: str) -> cloudwatch.Metric:
     return cloudwatch.Metric(
-        namespace=namespace,
+        namespace=METRIC_NAMESPACE,
         metric_name=name,
-        dimensions_map=dict(dimensions),
+        dimensions_map=dict(reported_dimensions(workload)),
         statistic=statistic,
         period=Duration.minutes(1),
     )

@@ -7,7 +7,7 @@ from constructs import Construct
 
 from stacks.budget import cost_tags
 from stacks.deployment import Deployment, plan_deployment
-from stacks.ecs.fleet import EcsFleet, Machine, machine
+from stacks.ecs.fleet import EcsFleet, machine
 from stacks.ecs.measuring import MeasuringProject
 from stacks.ecs.scaling import EcsScaling
 from stacks.ecs.service import NEURON, TRITON, EcsService
@@ -54,7 +54,19 @@ class EcsServiceStack(Stack):
             )
         if props.options.recommendation == "ignore":
             MeasuringProject(self, "Measuring", network=network, stack_name=self.stack_name)
-        watch = self._watch(hosting, props, service, deployment, runs_on)
+        watch = EcsServiceWatch(
+            self,
+            "Watch",
+            EcsServiceWatchProps(
+                workload=workload.name,
+                service=service,
+                objective=workload.latency_objective,
+                recommended=deployment.recommended,
+                reports=bool(runs_on.devices),
+                own_key=hosting.kms_key_arn is not None,
+                options=props.options,
+            ),
+        )
         CfnOutput(self, "ServiceUrl", value=service.url)
         CfnOutput(self, "ClusterName", value=fleet.cluster.cluster_name)
         CfnOutput(self, "ServiceName", value=service.service.service_name)
@@ -92,28 +104,6 @@ class EcsServiceStack(Stack):
             server=NEURON if runs_on.devices else TRITON,
             environment={**artifact.environment, **deployment.environment},
             hosting=hosting,
-        )
-
-    def _watch(
-        self,
-        hosting: EcsServiceHosting,
-        props: WorkloadStackProps,
-        service: EcsService,
-        deployment: Deployment,
-        runs_on: Machine,
-    ) -> EcsServiceWatch:
-        return EcsServiceWatch(
-            self,
-            "Watch",
-            EcsServiceWatchProps(
-                workload=props.folder.workload.name,
-                service=service,
-                objective=props.folder.workload.latency_objective,
-                recommended=deployment.recommended,
-                reports=bool(runs_on.devices),
-                own_key=hosting.kms_key_arn is not None,
-                options=props.options,
-            ),
         )
 
 

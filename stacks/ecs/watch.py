@@ -1,6 +1,5 @@
 """Alarms and dashboard of a service. Limits are the objective and the measured capacity."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aws_cdk import Duration
@@ -10,15 +9,14 @@ from constructs import Construct
 
 from stacks.context import Options
 from stacks.ecs import metrics as ecs_metrics
-from stacks.ecs.service import MINUTE, EcsService
+from stacks.ecs.service import EcsService
 from stacks.paging import Paging, sustained_alarm
+from stacks.widgets import cost_per_day, graph, limit_line, unknown_cost
 from workloads import Candidate, LatencyObjective
 
 BUSY_CPU_PERCENT = 90
 RESETS_PER_MINUTE = 10
 """A task that ends resets a few connections; an overloaded task resets many."""
-HOURS_PER_DAY = 24
-NOT_MEASURED = "there is no recommendation yet."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,9 +111,9 @@ class EcsServiceDashboard(Construct):
         dashboard.add_widgets(*self._latency())
         dashboard.add_widgets(*self._load())
         dashboard.add_widgets(
-            _graph("Healthy tasks", [service.metric_healthy_tasks()]), _graph("CPU (%)", [service.metric_cpu()])
+            graph("Healthy tasks", service.metric_healthy_tasks()), graph("CPU (%)", service.metric_cpu())
         )
-        dashboard.add_widgets(self._cost(), _graph("Memory (% of the reservation)", [service.metric_memory()]))
+        dashboard.add_widgets(self._cost(), graph("Memory (% of the reservation)", service.metric_memory()))
 
     def _latency(self) -> list[cloudwatch.GraphWidget]:
         objective, workload = self._props.objective, self._props.workload
@@ -123,46 +121,24 @@ class EcsServiceDashboard(Construct):
         metrics = {"Client latency (ms)": ecs_metrics.client_latency}
         if self._props.reports:
             metrics["Response time (ms)"] = ecs_metrics.response_time
-        limit = _limit(f"Objective, {objective.percentile}", objective.model_latency_ms)
+        limit = limit_line(f"Objective, {objective.percentile}", objective.model_latency_ms)
         return [
-            _graph(title, [metric(workload, percentile) for percentile in percentiles], limit)
+            graph(title, *(metric(workload, percentile) for percentile in percentiles), limits=[limit])
             for title, metric in metrics.items()
         ]
 
     def _load(self) -> list[cloudwatch.GraphWidget]:
         workload, resets = self._props.workload, self._props.service.metric_resets()
         if not self._props.reports:
-            return [_graph("Connections reset, per minute", [resets])]
+            return [graph("Connections reset, per minute", resets)]
         return [
-            _graph("Invocations per minute", [ecs_metrics.invocations(workload)]),
-            _graph("5xx and connections reset, per minute", [ecs_metrics.server_errors(workload), resets]),
+            graph("Invocations per minute", ecs_metrics.invocations(workload)),
+            graph("5xx and connections reset, per minute", ecs_metrics.server_errors(workload), resets),
         ]
 
     def _cost(self) -> cloudwatch.GraphWidget | cloudwatch.TextWidget:
-        """Scales the recommendation's cost at the peak by the number of tasks that the load balancer counts."""
-        recommended = self._props.recommended
-        if recommended is None or recommended.cost_per_hour_usd is None or recommended.instance_count is None:
-            reason = (recommended and recommended.cost_reason) or NOT_MEASURED
-            return cloudwatch.TextWidget(markdown=f"**Cost per day** is not known: {reason}", width=12, height=6)
-        per_hour, count = recommended.cost_per_hour_usd, recommended.instance_count
-        cost = cloudwatch.MathExpression(
-            expression=f"tasks * {per_hour!r} / {count} * {HOURS_PER_DAY}",
-            using_metrics={"tasks": self._props.service.metric_healthy_tasks()},
-            label="USD per day",
-            period=MINUTE,
-        )
-        estimate = per_hour * HOURS_PER_DAY
-        limit = _limit(f"The recommendation's estimate, at the peak: {estimate:,.2f}", estimate)
-        return _graph("USD per day at the present size", [cost], limit)
-
-
-def _limit(label: str, value: float) -> cloudwatch.HorizontalAnnotation:
-    return cloudwatch.HorizontalAnnotation(value=value, label=label)
-
-
-def _graph(
-    title: str, metrics: Sequence[cloudwatch.IMetric], limit: cloudwatch.HorizontalAnnotation | None = None
-) -> cloudwatch.GraphWidget:
-    return cloudwatch.GraphWidget(
-        title=title, left=list(metrics), left_annotations=[limit] if limit else [], width=12, height=6
-    )
+        known = cost_per_day(self._props.recommended, "tasks", self._props.service.metric_healthy_tasks())
+        if known is None:
+            return unknown_cost(self._props.recommended)
+        cost, estimate = known
+        return graph("USD per day at the present size", cost, limits=[estimate])

@@ -8,12 +8,11 @@ from constructs import Construct
 
 from stacks.endpoint.alarms import client_latency_limit_ms
 from stacks.endpoint.metrics import MICROSECONDS_PER_MILLISECOND, MINUTE, EndpointMetrics
+from stacks.widgets import cost_per_day, graph, limit_line, unknown_cost
 from workloads import Candidate, LatencyObjective
 from workloads.instances import hardware
 
 PERCENTILES = ("p50", "p90", "p99")
-HOURS_PER_DAY = 24
-NOT_MEASURED = "there is no recommendation yet."
 
 
 class EndpointDashboard(Construct):
@@ -32,6 +31,7 @@ class EndpointDashboard(Construct):
         super().__init__(scope, id)
         self._metrics, self._objective, self._on_neuron = metrics, objective, on_neuron
         self._recommended, self._instance_type = recommended, instance_type
+        self._cost_per_day = cost_per_day(recommended, "instances", metrics.instances())
         dashboard = cloudwatch.Dashboard(self, "Dashboard", default_interval=Duration.hours(3))
         dashboard.add_widgets(cloudwatch.AlarmStatusWidget(title="Alarms", alarms=list(alarms), width=24, height=3))
         dashboard.add_widgets(self._now())
@@ -53,17 +53,17 @@ class EndpointDashboard(Construct):
             metrics.invocations().with_(label="Invocations per minute"),
             metrics.server_error_rate().with_(label="Share of 5xx"),
             metrics.instances(),
-            *self._cost_per_day(),
+            *([self._cost_per_day[0]] if self._cost_per_day else []),
         ]
         return cloudwatch.SingleValueWidget(title="Now", metrics=shown, width=24, height=4)
 
     def _model_latency(self) -> cloudwatch.GraphWidget:
         objective = self._objective
         shown = dict.fromkeys((*PERCENTILES, objective.percentile.lower()))
-        return _graph(
+        return graph(
             "Model latency (µs)",
             *(self._metrics.model_latency(statistic) for statistic in shown),
-            limits=[_limit(f"Objective, {objective.percentile}", _us(objective.model_latency_ms))],
+            limits=[limit_line(f"Objective, {objective.percentile}", _us(objective.model_latency_ms))],
         )
 
     def _around_the_model(self) -> cloudwatch.GraphWidget:
@@ -72,9 +72,9 @@ class EndpointDashboard(Construct):
         return cloudwatch.GraphWidget(
             title="Around the model: overhead (µs, left), what callers waited (ms, right)",
             left=[self._metrics.overhead_latency()],
-            left_annotations=[_limit("Overhead's limit, average", _us(objective.overhead_latency_ms))],
+            left_annotations=[limit_line("Overhead's limit, average", _us(objective.overhead_latency_ms))],
             right=[self._metrics.client_latency(objective.percentile.lower())],
-            right_annotations=[_limit(f"Callers' limit, {objective.percentile}", client_ms)],
+            right_annotations=[limit_line(f"Callers' limit, {objective.percentile}", client_ms)],
             width=12,
             height=6,
         )
@@ -83,79 +83,54 @@ class EndpointDashboard(Construct):
         """Shows what of the model latency is the server's: the rest is SageMaker's way to the container and back."""
         objective, metrics = self._objective, self._metrics
         if not self._on_neuron:
-            return _graph("In Triton: waiting and computing (ms, mean)", metrics.queue_time(), metrics.compute_time())
-        return _graph(
+            return graph("In Triton: waiting and computing (ms, mean)", metrics.queue_time(), metrics.compute_time())
+        return graph(
             "In the server: waiting and computing (ms)",
             *(metrics.response_time(each) for each in dict.fromkeys((*PERCENTILES, objective.percentile.lower()))),
-            limits=[_limit(f"Objective, {objective.percentile}", objective.model_latency_ms)],
+            limits=[limit_line(f"Objective, {objective.percentile}", objective.model_latency_ms)],
         )
 
     def _load(self) -> cloudwatch.GraphWidget:
         limits = []
         if (recommended := self._recommended) is not None:
             if recommended.max_invocations_per_minute is not None:
-                limits.append(_limit("Measured capacity", recommended.max_invocations_per_minute))
+                limits.append(limit_line("Measured capacity", recommended.max_invocations_per_minute))
             if recommended.autoscaling is not None:
-                limits.append(_limit("Autoscaling's target", recommended.autoscaling.target_invocations_per_instance))
-        return _graph("Invocations per minute and instance", self._metrics.invocations_per_instance(), limits=limits)
+                limits.append(
+                    limit_line("Autoscaling's target", recommended.autoscaling.target_invocations_per_instance)
+                )
+        return graph("Invocations per minute and instance", self._metrics.invocations_per_instance(), limits=limits)
 
     def _errors(self) -> cloudwatch.GraphWidget:
         metrics = self._metrics
-        return _graph(
+        return graph(
             "Share of requests that failed",
             metrics.client_error_rate(),
             metrics.server_error_rate(),
             metrics.model_error_rate(),
-            limits=[_limit("Limit", self._objective.max_error_rate)],
+            limits=[limit_line("Limit", self._objective.max_error_rate)],
         )
 
     def _cost(self) -> cloudwatch.GraphWidget | cloudwatch.TextWidget:
-        recommended, cost = self._recommended, self._cost_per_day()
-        if not cost or recommended is None or recommended.cost_per_hour_usd is None:
-            reason = (recommended and recommended.cost_reason) or NOT_MEASURED
-            return cloudwatch.TextWidget(markdown=f"**Cost per day** is not known: {reason}", width=12, height=6)
-        estimate = recommended.cost_per_hour_usd * HOURS_PER_DAY
+        if self._cost_per_day is None:
+            return unknown_cost(self._recommended)
+        cost, estimate = self._cost_per_day
         return cloudwatch.GraphWidget(
             title="USD per day at the present size (left), instances (right)",
-            left=cost,
-            left_annotations=[_limit(f"The recommendation's estimate, at the peak: {estimate:,.2f}", estimate)],
+            left=[cost],
+            left_annotations=[estimate],
             right=[self._metrics.instances()],
             width=12,
             height=6,
         )
 
-    def _cost_per_day(self) -> list[cloudwatch.IMetric]:
-        """Scales the recommendation's cost at the peak by the number of instances that CloudWatch counts."""
-        recommended = self._recommended
-        if recommended is None or recommended.cost_per_hour_usd is None or recommended.instance_count is None:
-            return []
-        per_hour, count = recommended.cost_per_hour_usd, recommended.instance_count
-        return [
-            cloudwatch.MathExpression(
-                expression=f"instances * {per_hour!r} / {count} * {HOURS_PER_DAY}",
-                using_metrics={"instances": self._metrics.instances()},
-                label="USD per day",
-                period=MINUTE,
-            )
-        ]
-
     def _hardware(self) -> cloudwatch.GraphWidget:
         metrics = self._metrics
         if hardware(self._instance_type) == "GPU":
             shown = [metrics.gpu_utilization(), metrics.gpu_memory_utilization(), metrics.cpu_utilization()]
-            return _graph("GPU and its memory (100 % each), CPU (100 % per core)", *shown)
-        return _graph("CPU (100 % per core) and memory (%)", metrics.cpu_utilization(), metrics.memory_utilization())
+            return graph("GPU and its memory (100 % each), CPU (100 % per core)", *shown)
+        return graph("CPU (100 % per core) and memory (%)", metrics.cpu_utilization(), metrics.memory_utilization())
 
 
 def _us(milliseconds: float) -> float:
     return milliseconds * MICROSECONDS_PER_MILLISECOND
-
-
-def _limit(label: str, value: float) -> cloudwatch.HorizontalAnnotation:
-    return cloudwatch.HorizontalAnnotation(value=value, label=label)
-
-
-def _graph(
-    title: str, *metrics: cloudwatch.IMetric, limits: Sequence[cloudwatch.HorizontalAnnotation] = ()
-) -> cloudwatch.GraphWidget:
-    return cloudwatch.GraphWidget(title=title, left=list(metrics), left_annotations=list(limits), width=12, height=6)

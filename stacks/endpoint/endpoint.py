@@ -27,6 +27,7 @@ from stacks.grants import (
     acknowledge_log,
     acknowledge_resources,
     acknowledge_to_checkov,
+    allow,
     allow_container_telemetry,
 )
 from workloads import Canary, DataCapture, EndpointUpdate, LatencyObjective, Linear, Rolling, SageMakerEndpointHosting
@@ -172,14 +173,8 @@ class WorkloadEndpoint(Construct):
             return None
         key = kms.Key.from_key_arn(self, "StorageKey", given)
         key.grant(self.role, "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext")
-        self.role.add_to_policy(
-            iam.PolicyStatement(
-                actions=["kms:CreateGrant"],
-                resources=[key.key_arn],
-                # For the volumes of the instances only.
-                conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}},
-            )
-        )
+        # For the volumes of the instances only.
+        allow(self.role, ["kms:CreateGrant"], [key.key_arn], {"Bool": {"kms:GrantIsForAWSResource": "true"}})
         return key
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from stacks.deployment import Deployment, plan_deployment
 from stacks.fitness import InstanceChoice, not_offered, outside_zones, unfit
 from stacks.workload_stack import SynthWarning, WorkloadStackProps, refuse
-from workloads import EndpointUpdate, ModelArtifact, NewVpc, ProjectError, SageMakerEndpointHosting, Target, UsageError
+from workloads import EndpointUpdate, ModelArtifact, NewVpc, ProjectError, SageMakerEndpointHosting, UsageError
 from workloads.instances import hardware
 
 
@@ -20,15 +20,6 @@ class EndpointPlan:
     warnings: tuple[SynthWarning, ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Placement:
-    """An artifact, the target that it was built for, and an instance type that it is to run on."""
-
-    choice: InstanceChoice
-    artifact: ModelArtifact
-    target: Target
-
-
 def plan_endpoint(
     props: WorkloadStackProps, hosting: SageMakerEndpointHosting, region: str | None, shadow: ModelArtifact | None
 ) -> EndpointPlan:
@@ -37,7 +28,7 @@ def plan_endpoint(
     instance_type = deployment.instance_type
     refuse(
         [
-            *_problems_of_placements(_other_placements(props, hosting, shadow), region),
+            *_problems_of_placements(props, hosting, region, shadow),
             *_problems_of_zones(props, hosting, instance_type),
             *_problems_of_shadow(props, hosting, instance_type),
             *_problems_of_minimums(props, hosting, deployment),
@@ -53,27 +44,21 @@ def plan_endpoint(
     )
 
 
-def _other_placements(
-    props: WorkloadStackProps, hosting: SageMakerEndpointHosting, shadow: ModelArtifact | None
-) -> Iterator[_Placement]:
-    """Yields what runs besides the deployment's own type: fallback types and the shadow."""
+def _problems_of_placements(
+    props: WorkloadStackProps, hosting: SageMakerEndpointHosting, region: str | None, shadow: ModelArtifact | None
+) -> Iterator[ProjectError]:
+    """Yields why what runs besides the deployment's own type cannot: fallback types and the shadow."""
     file, workload = props.folder.file, props.folder.workload
-    for fallback in hosting.fallback_instance_types:
-        choice = InstanceChoice(instance_type=fallback, file=file, key="hosting.fallback_instance_types")
-        yield _Placement(choice=choice, artifact=props.artifact, target=workload.hosted)
+    key = "hosting.fallback_instance_types"
+    others = [(key, each, props.artifact, workload.hosted) for each in hosting.fallback_instance_types]
     if hosting.shadow is not None and shadow is not None:
-        choice = InstanceChoice(
-            instance_type=hosting.shadow.instance_type, file=file, key="hosting.shadow.instance_type"
-        )
         target = workload.targets[workload.variant(hosting.shadow.target).target]
-        yield _Placement(choice=choice, artifact=shadow, target=target)
-
-
-def _problems_of_placements(placements: Iterator[_Placement], region: str | None) -> Iterator[ProjectError]:
-    for placement in placements:
-        yield from unfit(placement.choice, placement.artifact, placement.target)
+        others.append(("hosting.shadow.instance_type", hosting.shadow.instance_type, shadow, target))
+    for key, instance_type, artifact, target in others:
+        choice = InstanceChoice(instance_type=instance_type, file=file, key=key)
+        yield from unfit(choice, artifact, target)
         if region is not None:
-            yield from not_offered(placement.choice, region)
+            yield from not_offered(choice, region)
 
 
 def _problems_of_zones(

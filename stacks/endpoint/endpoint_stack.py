@@ -1,7 +1,5 @@
 """A workload on a SageMaker real-time endpoint: serving, scaling, alarms, and the role that measures it."""
 
-from collections.abc import Mapping
-
 from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
@@ -81,18 +79,16 @@ class SageMakerEndpointStack(Stack):
         built = BuiltArtifact(artifact=self._props.artifact, archive_file=self._props.archive_file)
         deployment = plan.deployment
         image = self._image("Image", self._hosting.image_uri, built.artifact, plan.instance_types)
+        # The servers print metrics of their own as lines of their log.
+        reporting = {"METRICS_WORKLOAD": self._props.folder.workload.name, "METRICS_STACK": self.stack_name}
         return Served(
             artifact=built.artifact,
             archive=self._archive("Archive", built),
             image=image,
-            environment={**built.artifact.environment, **deployment.environment, **self._reporting()},
+            environment={**built.artifact.environment, **deployment.environment, **reporting},
             instance_types=plan.instance_types,
             instance_count=deployment.instance_count,
         )
-
-    def _reporting(self) -> Mapping[str, str]:
-        """Returns the variables for the servers' own metrics, which they print as lines of their log."""
-        return {"METRICS_WORKLOAD": self._props.folder.workload.name, "METRICS_STACK": self.stack_name}
 
     def _shadow(self, built: BuiltArtifact | None) -> Served | None:
         shadow = self._hosting.shadow

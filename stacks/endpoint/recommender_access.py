@@ -20,7 +20,9 @@ from stacks.grants import (
     acknowledge_resources,
     allow,
     allow_container_telemetry,
-    allow_passing_to_sagemaker,
+    allow_passing,
+    allow_pulling_from_aws,
+    sagemaker_arn,
 )
 from stacks.model_archive import ModelArchive
 from workloads import Workload, images
@@ -80,10 +82,10 @@ class RecommenderAccess(Construct):
     def _grant_own_endpoints(self, job_prefix: str) -> None:
         # A job is named after the workload, and what it creates after the job or sm-….
         def own(resource: str) -> list[str]:
-            return [_sagemaker(self, resource, f"{prefix}-*") for prefix in (job_prefix, "sm")]
+            return [sagemaker_arn(self, resource, f"{prefix}-*") for prefix in (job_prefix, "sm")]
 
         endpoints, configs, models = own("endpoint"), own("endpoint-config"), own("model")
-        jobs = [_sagemaker(self, "inference-recommendations-job", f"{job_prefix}-*")]
+        jobs = [sagemaker_arn(self, "inference-recommendations-job", f"{job_prefix}-*")]
         allow(self.role, _lifecycle("Endpoint"), [*endpoints, *configs])
         allow(self.role, _lifecycle("EndpointConfig"), configs)
         allow(self.role, _lifecycle("Model"), models)
@@ -99,11 +101,11 @@ class RecommenderAccess(Construct):
         # A default job may test the endpoint itself beside its own.
         allow(self.role, ["sagemaker:DescribeEndpoint", "sagemaker:InvokeEndpoint"], [endpoint.endpoint_arn])
         # A test with other environment parameters copies the model; under which role is undocumented.
-        allow_passing_to_sagemaker(self.role, [endpoint.role.role_arn, self.role.role_arn])
+        allow_passing(self.role, [endpoint.role.role_arn, self.role.role_arn])
 
     def _grant_packages(self, group: str) -> None:
         """Lets a job test a version of the workload in the model registry in place of the model."""
-        packages = _sagemaker(self, "model-package", f"{group}/*")
+        packages = sagemaker_arn(self, "model-package", f"{group}/*")
         allow(self.role, ["sagemaker:DescribeModelPackage"], [packages])
         acknowledge_resources(self.role, [packages], "Each version of the workload's model package has a number.")
 
@@ -119,24 +121,15 @@ class GeneratorAccess(Construct):
             assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"),
             description=f"Lets load generators ask {workload.name}.",
         )
-        self._grant_image()
+        repository = images.PYTORCH_CPU.partition(":")[0]
+        allow_pulling_from_aws(self.role, repository, "The account of AWS's registry depends on the region.")
         self._grant_folder(workload.name)
         allow_container_telemetry(self.role, GENERATOR_LOGS)
-        own = _sagemaker(self, "endpoint", f"{_prefix(workload)}-*")
+        own = sagemaker_arn(self, "endpoint", f"{_prefix(workload)}-*")
         allow(self.role, ["sagemaker:InvokeEndpoint"], [endpoint.endpoint_arn, own])
         acknowledge_resources(self.role, [own], "An experiment names its endpoints after the workload.")
         _grant_subnets(self.role)
         _grant_key(self.role, workload.recommender.kms_key_arn)
-
-    def _grant_image(self) -> None:
-        """AWS's image has a registry account for each region."""
-        repository = images.PYTORCH_CPU.partition(":")[0]
-        image = Stack.of(self).format_arn(service="ecr", account="*", resource="repository", resource_name=repository)
-        pull = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
-        allow(self.role, pull, [image])
-        allow(self.role, ["ecr:GetAuthorizationToken"], ["*"])
-        acknowledge_resources(self.role, [image], "The account of AWS's registry depends on the region.")
-        acknowledge_resources(self.role, ["*"], "ecr:GetAuthorizationToken is an action on no resource.")
 
     def _grant_folder(self, workload: str) -> None:
         bucket, folder = _default_bucket(self), f"inference-recommender/{workload}/load-test/*"
@@ -170,11 +163,7 @@ def _grant_key(role: iam.Role, key_arn: str | None) -> None:
         ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey", "kms:GenerateDataKeyWithoutPlaintext"],
         [key_arn],
     )
-    role.add_to_policy(
-        iam.PolicyStatement(
-            actions=["kms:CreateGrant"], resources=[key_arn], conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}}
-        )
-    )
+    allow(role, ["kms:CreateGrant"], [key_arn], {"Bool": {"kms:GrantIsForAWSResource": "true"}})
 
 
 def _default_bucket(scope: Construct) -> s3.IBucket:
@@ -183,10 +172,6 @@ def _default_bucket(scope: Construct) -> s3.IBucket:
 
 def _prefix(workload: Workload) -> str:
     return workload.name.replace("_", "-")
-
-
-def _sagemaker(scope: Construct, resource: str, name: str) -> str:
-    return Stack.of(scope).format_arn(service="sagemaker", resource=resource, resource_name=name)
 
 
 def _lifecycle(noun: str) -> Sequence[str]:

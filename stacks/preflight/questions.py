@@ -5,18 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from aws_api.errors import AwsRefused, translate_aws_errors
+from aws_api.errors import AwsRefused
 from aws_api.session import AwsSession
 
 OLDEST_BOOTSTRAP = 6
 """The version that the templates require."""
 BOOTSTRAP_QUALIFIER = "hnb659fds"
 AMI_ROOT, AMI_LEAF = "/aws/service/ecs/optimized-ami/", "/recommended/image_id"
-QUOTA_LISTS = {
-    "list_aws_default_service_quotas": "ListAWSDefaultServiceQuotas",
-    "list_service_quotas": "ListServiceQuotas",
-}
-"""Operations by their boto3 name. The second returns the account's own values, which take precedence."""
+QUOTA_LISTS = ("list_aws_default_service_quotas", "list_service_quotas")
+"""The second returns the account's own values, which take precedence."""
 IMAGE_URI = re.compile(
     r"(?:(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/)?"
     r"(?P<repository>[a-z0-9._/-]+?)(?::(?P<tag>[\w.-]+)|@(?P<digest>sha256:[0-9a-f]{64}))"
@@ -49,13 +46,8 @@ class PreflightAccount:
     def quotas(self, service: str) -> Mapping[str, float]:
         """Returns the values by name: the account's own, else AWS's defaults."""
         if service not in self._quotas:
-            client = self.aws.client("service-quotas")
-            values: dict[str, float] = {}
-            for operation, name in QUOTA_LISTS.items():
-                with translate_aws_errors(name):
-                    for page in client.get_paginator(operation).paginate(ServiceCode=service):
-                        values |= {each["QuotaName"]: each["Value"] for each in page["Quotas"]}
-            self._quotas[service] = values
+            lists = (self.aws.pages("service-quotas", each, "Quotas", ServiceCode=service) for each in QUOTA_LISTS)
+            self._quotas[service] = {each["QuotaName"]: each["Value"] for quotas in lists for each in quotas}
         return self._quotas[service]
 
     def principal(self) -> str:
@@ -63,14 +55,12 @@ class PreflightAccount:
         _, _, service, _, _, name = self.caller.split(":", 5)
         if service == "iam" or not name.startswith("assumed-role/"):
             return self.caller
-        with translate_aws_errors("GetRole"):
-            return str(self.aws.client("iam").get_role(RoleName=name.split("/")[1])["Role"]["Arn"])
+        return str(self.aws.call("iam", "get_role", RoleName=name.split("/")[1])["Role"]["Arn"])
 
 
 def preflight_account(aws: AwsSession) -> PreflightAccount:
     """Raises `AwsUnavailable` if the account cannot be reached."""
-    with translate_aws_errors("GetCallerIdentity"):
-        identity = aws.client("sts").get_caller_identity()
+    identity = aws.call("sts", "get_caller_identity")
     return PreflightAccount(
         aws=aws, number=identity["Account"], caller=identity["Arn"], is_local=aws.is_on_this_machine()
     )
@@ -134,18 +124,15 @@ class Offered:
         return f"{self.instance_type} offered"
 
     def answer(self, account: PreflightAccount) -> Answer:
-        ec2, zones = account.aws.client("ec2"), self.zones
+        zones = self.zones
         if not zones and self.first is not None:
-            with translate_aws_errors("DescribeAvailabilityZones"):
-                described = ec2.describe_availability_zones()["AvailabilityZones"]
+            described = account.aws.call("ec2", "describe_availability_zones")["AvailabilityZones"]
             names = sorted(zone["ZoneName"] for zone in described if zone.get("ZoneType") == "availability-zone")
             zones = tuple(names[: self.first])
         kind = "region" if not zones else "availability-zone-id" if "-az" in zones[0] else "availability-zone"
-        with translate_aws_errors("DescribeInstanceTypeOfferings"):
-            offerings = ec2.describe_instance_type_offerings(
-                LocationType=kind, Filters=[{"Name": "instance-type", "Values": [self.instance_type]}]
-            )["InstanceTypeOfferings"]
-        having = sorted(each["Location"] for each in offerings)
+        request = {"LocationType": kind, "Filters": [{"Name": "instance-type", "Values": [self.instance_type]}]}
+        offered = account.aws.call("ec2", "describe_instance_type_offerings", **request)["InstanceTypeOfferings"]
+        having = sorted(each["Location"] for each in offered)
         places = zones or (account.region,)
         lacking = [place for place in places if place not in having]
         if not lacking:
@@ -193,13 +180,9 @@ class Image:
             found = f"It is in {match['region']}; the deployment is to {account.region}."
             return Answer("fail", found, todo) if self.kind else Answer("unknown", found)
         key, value = ("imageTag", match["tag"]) if match["tag"] else ("imageDigest", match["digest"])
+        where = {"registryId": match["account"] or account.number, "repositoryName": match["repository"]}
         try:
-            with translate_aws_errors("DescribeImages"):
-                (image,) = account.aws.client("ecr").describe_images(
-                    registryId=match["account"] or account.number,
-                    repositoryName=match["repository"],
-                    imageIds=[{key: value}],
-                )["imageDetails"]
+            (image,) = account.aws.call("ecr", "describe_images", imageIds=[{key: value}], **where)["imageDetails"]
         except AwsRefused as error:
             if error.code not in ("ImageNotFoundException", "RepositoryNotFoundException"):
                 raise
@@ -221,8 +204,7 @@ class ServiceRole:
 
     def answer(self, account: PreflightAccount) -> Answer:
         try:
-            with translate_aws_errors("GetRole"):
-                account.aws.client("iam").get_role(RoleName=self.name)
+            account.aws.call("iam", "get_role", RoleName=self.name)
         except AwsRefused as error:
             if error.code not in ("NoSuchEntity", "NoSuchEntityException"):
                 raise
@@ -242,9 +224,8 @@ class Connection:
         return f"connection {self.arn}"
 
     def answer(self, account: PreflightAccount) -> Answer:
-        client = account.aws.client(self.arn.split(":")[2])  # codeconnections, or its older name
-        with translate_aws_errors("GetConnection"):
-            status = client.get_connection(ConnectionArn=self.arn)["Connection"]["ConnectionStatus"]
+        service = self.arn.split(":")[2]  # codeconnections, or its older name
+        status = account.aws.call(service, "get_connection", ConnectionArn=self.arn)["Connection"]["ConnectionStatus"]
         if status == "AVAILABLE":
             return Answer("pass", "It is available.")
         todo = "Confirm it in the console: Developer Tools, Settings, Connections, Update pending connection."
@@ -290,8 +271,7 @@ class Trusts:
             f"arn:{partition}:iam::aws:policy/AdministratorAccess`."
         )
         try:
-            with translate_aws_errors("AssumeRole"):
-                account.aws.client("sts").assume_role(RoleArn=arn, RoleSessionName="preflight")
+            account.aws.call("sts", "assume_role", RoleArn=arn, RoleSessionName="preflight")
         except AwsRefused as error:
             may = MayDo(action="sts:AssumeRole", resource=arn, named=role).answer(account)
             if may.verdict == "pass":
@@ -317,10 +297,8 @@ class MayDo:
             return Answer("pass", "The account's root user may do everything. Deploy as a role instead.")
         source, partition = account.principal(), account.caller.split(":")[1]
         resource = self.resource.format(partition=partition, account=account.number, region=account.region)
-        with translate_aws_errors("SimulatePrincipalPolicy"):
-            (result,) = account.aws.client("iam").simulate_principal_policy(
-                PolicySourceArn=source, ActionNames=[self.action], ResourceArns=[resource]
-            )["EvaluationResults"]
+        request = {"PolicySourceArn": source, "ActionNames": [self.action], "ResourceArns": [resource]}
+        (result,) = account.aws.call("iam", "simulate_principal_policy", **request)["EvaluationResults"]
         if result["EvalDecision"] == "allowed":
             return Answer("pass", f"{source} may.")
         denied = "An explicit Deny forbids it" if result["EvalDecision"] == "explicitDeny" else "No policy allows it"
@@ -339,8 +317,7 @@ def _answer_of_local_account(question: Question, account: PreflightAccount) -> A
 
 def _parameter(account: PreflightAccount, name: str) -> str | None:
     try:
-        with translate_aws_errors("GetParameter"):
-            return str(account.aws.client("ssm").get_parameter(Name=name)["Parameter"]["Value"])
+        return str(account.aws.call("ssm", "get_parameter", Name=name)["Parameter"]["Value"])
     except AwsRefused as error:
         if error.code != "ParameterNotFound":
             raise

@@ -1,7 +1,7 @@
 """The roles of a workload's release, one for each kind of step, on named resources where a name is known."""
 
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, partial
 
 from aws_cdk import ArnFormat, Aws, PhysicalName, Stack
 from aws_cdk import aws_iam as iam
@@ -10,7 +10,14 @@ from constructs import Construct
 
 from stacks.endpoint.network import grant_interfaces
 from stacks.endpoint.recommender_access import role_path
-from stacks.grants import acknowledge_resources, allow, allow_passing, allow_passing_to_sagemaker
+from stacks.grants import (
+    acknowledge_resources,
+    allow,
+    allow_passing,
+    allow_pulling_from_aws,
+    log_group_arns,
+    sagemaker_arn,
+)
 
 OWN_NAMES = "A job or an endpoint is named after its workload when it is made; the prefix keeps to the workload's own."
 
@@ -101,6 +108,7 @@ class ReleaseAccess(Construct):
         self._workload, self._releases, self._pipeline = workload, releases, pipeline
         self._own_names = f"{workload.replace('_', '-')}-*"
         self._connection_arn = connection_arn
+        self._arn = partial(sagemaker_arn, self)
 
     @cached_property
     def source(self) -> iam.Role:
@@ -117,7 +125,18 @@ class ReleaseAccess(Construct):
     def build(self) -> iam.Role:
         """Returns the role of the workload's build, here and as a SageMaker processing job."""
         role = self._role("Build", "builds its model.", "sagemaker.amazonaws.com")
-        self._let_build(role)
+        jobs = self._arn("processing-job", self._own_names)
+        verbs = ("Create", "Describe", "Stop")
+        allow(role, [*(f"sagemaker:{verb}ProcessingJob" for verb in verbs), "sagemaker:AddTags"], [jobs])
+        allow_passing(role, [role.role_arn])
+        files = [f"{build_cache(self._workload)}/*", f"model-build/{self._workload}/*"]
+        for pattern in files:
+            self._releases.grant_read_write(role, pattern)
+        logs = log_group_arns(self, "/aws/sagemaker/ProcessingJobs*")
+        allow(role, [*WRITE_LOGS, *READ_LOGS], logs)
+        allow_pulling_from_aws(role, "*", "AWS's registries of SageMaker images differ by region and framework.")
+        objects = [self._releases.arn_for_objects(pattern) for pattern in files]
+        acknowledge_resources(role, [jobs, *objects, *logs], OWN_NAMES)
         return role
 
     def record(self) -> iam.Role:
@@ -130,11 +149,11 @@ class ReleaseAccess(Construct):
         allow(role, ["sagemaker:CreateEndpointConfig", "sagemaker:DeleteEndpointConfig"], [configs])
         allow(role, ["sagemaker:CreateModel", "sagemaker:DeleteModel"], [models])
         allow(role, ["sagemaker:AddTags"], [endpoints, configs, models])
-        allow_passing_to_sagemaker(role, [role.role_arn])
+        allow_passing(role, [role.role_arn])
         self._releases.grant_read_write(role, f"{recordings(self._workload)}/*")
-        logs = self._log_groups(f"/aws/sagemaker/Endpoints/{own}")
+        logs = log_group_arns(self, f"/aws/sagemaker/Endpoints/{own}")
         allow(role, [*WRITE_LOGS, *READ_LOGS], logs)
-        self._let_pull(role)
+        allow_pulling_from_aws(role, "*", "AWS's registries of SageMaker images differ by region and framework.")
         objects = self._releases.arn_for_objects(f"{recordings(self._workload)}/*")
         acknowledge_resources(role, [endpoints, configs, models, objects, *logs], OWN_NAMES)
         return role
@@ -142,10 +161,7 @@ class ReleaseAccess(Construct):
     def take_down(self, stack_name: str) -> iam.Role:
         """Returns the role that deletes a stack of beta, by the role that made it."""
         role = self._role("TakeDown", "deletes the servers that the beta stage deployed.")
-        stack = Stack.of(self).format_arn(service="cloudformation", resource="stack", resource_name=f"{stack_name}/*")
-        actions = ("DeleteStack", "DescribeStacks", "DescribeStackResources")
-        allow(role, [f"cloudformation:{action}" for action in actions], [stack])
-        acknowledge_resources(role, [stack], "CloudFormation ends a stack's ARN with an id that it makes.")
+        self._let_change(role, stack_name, "DeleteStack", "DescribeStacks", "DescribeStackResources")
         group = Stack.of(self).format_arn(
             service="autoscaling",
             resource="autoScalingGroup",
@@ -164,15 +180,18 @@ class ReleaseAccess(Construct):
         role = self._role("Ask", "asks and measures what the beta stage deployed.")
         own = self._own_names
         jobs = self._arn("inference-recommendations-job", own)
-        passed = self._role_arn(f"{role_path(stack_name).strip('/')}/*")
-        logs = self._log_groups(
+        path = role_path(stack_name).strip("/")
+        passed = Stack.of(self).format_arn(service="iam", region="", resource="role", resource_name=f"{path}/*")
+        logs = log_group_arns(
+            self,
             "/aws/sagemaker/InferenceRecommendationsJobs*",
             *(f"/aws/sagemaker/Endpoints/{prefix}" for prefix in (own, "sm-*")),
         )
         # SageMaker writes an endpoint's name in lower case into its ARN.
         allow(role, ["sagemaker:InvokeEndpoint"], [self._arn("endpoint", stack_name.lower())])
         if loaded or proven:
-            self._let_look_at(role, stack_name)
+            self._let_read_endpoint(role, stack_name)
+            allow(role, ["application-autoscaling:DescribeScalableTargets"], ["*"])
             models = self._arn("model", "*")
             allow(role, ["sagemaker:DescribeModel"], [models])
             acknowledge_resources(role, [models], "CloudFormation names each model of an endpoint.")
@@ -181,12 +200,12 @@ class ReleaseAccess(Construct):
         actions = [f"sagemaker:{verb}InferenceRecommendationsJob" for verb in verbs]
         actions.append("sagemaker:GetScalingConfigurationRecommendation")
         allow(role, [*actions, "sagemaker:AddTags", "sagemaker:ListTags"], [jobs])
-        allow_passing_to_sagemaker(role, [passed])
+        allow_passing(role, [passed])
         allow(role, READ_LOGS, logs)
         allow(role, ["cloudwatch:GetMetricData", "sagemaker:ListInferenceRecommendationsJobSteps"], ["*"])
         self._let_offer_payloads(role)
         acknowledge_resources(role, [jobs, passed, *logs], OWN_NAMES)
-        acknowledge_resources(role, ["*"], "To read metrics and to list a job's steps are actions on no resource.")
+        acknowledge_resources(role, ["*"], "To read metrics, targets and a job's steps are actions on no resource.")
         return self._of_step(role)
 
     def measure_in_vpc(self, project: str) -> iam.Role:
@@ -201,7 +220,7 @@ class ReleaseAccess(Construct):
         allow_passing(role, [role.role_arn], "codebuild.amazonaws.com")
         files = f"{measurements(self._workload)}/*"
         self._releases.grant_read_write(role, files)
-        logs = [f"{name}{rest}" for name in self._log_groups(f"/aws/codebuild/{project}") for rest in ("", ":*")]
+        logs = [f"{name}{rest}" for name in log_group_arns(self, f"/aws/codebuild/{project}") for rest in ("", ":*")]
         allow(role, WRITE_LOGS, logs)
         in_vpc = [arn(service="ec2", resource=kind, resource_name="*") for kind in ("subnet", "security-group")]
         grant_interfaces(role, in_vpc)
@@ -227,11 +246,7 @@ class ReleaseAccess(Construct):
     def pause_scaling(self, stack_name: str) -> iam.Role:
         """Returns the role that takes scaling out of a stack, by the role that made the stack."""
         role = self._role("PauseScaling", "prepares production for another instance type.")
-        stack = Stack.of(self).format_arn(service="cloudformation", resource="stack", resource_name=f"{stack_name}/*")
-        allow(
-            role, [f"cloudformation:{action}" for action in ("DescribeStacks", "GetTemplate", "UpdateStack")], [stack]
-        )
-        acknowledge_resources(role, [stack], "CloudFormation ends a stack's ARN with an id that it makes.")
+        self._let_change(role, stack_name, "DescribeStacks", "GetTemplate", "UpdateStack")
         self._let_read_endpoint(role, stack_name)
         return self._of_step(role)
 
@@ -243,11 +258,10 @@ class ReleaseAccess(Construct):
         acknowledge_resources(role, [self._releases.arn_for_objects(files)], "A baseline is a folder of files.")
         return role
 
-    def _let_look_at(self, role: iam.Role, stack_name: str) -> None:
-        """Lets a role read on how many instances of which type an endpoint runs, and that nothing scales it."""
-        self._let_read_endpoint(role, stack_name)
-        allow(role, ["application-autoscaling:DescribeScalableTargets"], ["*"])
-        acknowledge_resources(role, ["*"], "DescribeScalableTargets is an action on no resource.")
+    def _let_change(self, role: iam.Role, stack_name: str, *actions: str) -> None:
+        stack = Stack.of(self).format_arn(service="cloudformation", resource="stack", resource_name=f"{stack_name}/*")
+        allow(role, [f"cloudformation:{action}" for action in actions], [stack])
+        acknowledge_resources(role, [stack], "CloudFormation ends a stack's ARN with an id that it makes.")
 
     def _let_read_endpoint(self, role: iam.Role, stack_name: str) -> None:
         configs = self._arn("endpoint-config", "*")
@@ -263,27 +277,6 @@ class ReleaseAccess(Construct):
         allow(role, ["s3:PutObject"], [payloads])
         allow(role, ["s3:CreateBucket", "s3:PutBucketPublicAccessBlock"], [arn])
         acknowledge_resources(role, [payloads], "The workload's own payloads.")
-
-    def _let_build(self, role: iam.Role) -> None:
-        jobs = self._arn("processing-job", self._own_names)
-        verbs = ("Create", "Describe", "Stop")
-        allow(role, [*(f"sagemaker:{verb}ProcessingJob" for verb in verbs), "sagemaker:AddTags"], [jobs])
-        allow_passing_to_sagemaker(role, [role.role_arn])
-        files = [f"{build_cache(self._workload)}/*", f"model-build/{self._workload}/*"]
-        for pattern in files:
-            self._releases.grant_read_write(role, pattern)
-        logs = self._log_groups("/aws/sagemaker/ProcessingJobs*")
-        allow(role, [*WRITE_LOGS, *READ_LOGS], logs)
-        self._let_pull(role)
-        objects = [self._releases.arn_for_objects(pattern) for pattern in files]
-        acknowledge_resources(role, [jobs, *objects, *logs], OWN_NAMES)
-
-    def _let_pull(self, role: iam.Role) -> None:
-        images = Stack.of(self).format_arn(service="ecr", account="*", resource="repository", resource_name="*")
-        allow(role, ["ecr:BatchCheckLayerAvailability", "ecr:GetDownloadUrlForLayer", "ecr:BatchGetImage"], [images])
-        allow(role, ["ecr:GetAuthorizationToken"], ["*"])
-        acknowledge_resources(role, [images], "AWS's registries of SageMaker images differ by region and framework.")
-        acknowledge_resources(role, ["*"], "ecr:GetAuthorizationToken is an action on no resource.")
 
     def _role(self, id: str, purpose: str, *services: str) -> iam.Role:
         builder = iam.ServicePrincipal("codebuild.amazonaws.com")
@@ -307,17 +300,3 @@ class ReleaseAccess(Construct):
         assert isinstance(assuming, AssumingRole)
         assuming.assume(role)
         return assuming
-
-    def _arn(self, resource: str, name: str) -> str:
-        return Stack.of(self).format_arn(service="sagemaker", resource=resource, resource_name=name)
-
-    def _log_groups(self, *names: str) -> list[str]:
-        return [
-            Stack.of(self).format_arn(
-                service="logs", resource="log-group", resource_name=name, arn_format=ArnFormat.COLON_RESOURCE_NAME
-            )
-            for name in names
-        ]
-
-    def _role_arn(self, name: str) -> str:
-        return Stack.of(self).format_arn(service="iam", region="", resource="role", resource_name=name)

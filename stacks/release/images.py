@@ -8,7 +8,7 @@ from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.grants import acknowledge_resources, acknowledge_to_checkov, allow
+from stacks.grants import PULL, acknowledge_resources, acknowledge_to_checkov, allow
 from stacks.release.steps import INSTALL, RUNTIMES, SCRIPTS
 from workloads import Workload, own_images
 
@@ -73,7 +73,7 @@ class ReleaseImages(Construct):
             Stack.of(self).format_arn(service="ecr", account="*", resource="repository", resource_name=name)
             for name in names
         ]
-        allow(role, ["ecr:BatchCheckLayerAvailability", "ecr:GetDownloadUrlForLayer", "ecr:BatchGetImage"], arns)
+        allow(role, PULL, arns)
         acknowledge_resources(role, arns, "The account of AWS's registry differs by region.")
         acknowledge_resources(role, ["*"], "ecr:GetAuthorizationToken is an action on no resource.")
         return role

@@ -103,6 +103,7 @@ class ReleasePipelineStack(Stack):
         )
         self._model = _model(props.workload)
         release = self._release()
+        self._steps = steps.Steps(self._model, self._commit, self._releases.bucket_name)
         pipeline = pipelines.CodePipeline(
             self,
             "Pipeline",
@@ -171,25 +172,24 @@ class ReleasePipelineStack(Stack):
         return bucket
 
     def _synth(self) -> pipelines.CodeBuildStep:
-        model, name = self._model, self._props.workload.name
-        checked = steps.check(self._commit)
+        model, checked = self._model, self._steps.check()
         accounts = self._props.other_accounts
         self._images = ReleaseImages(
             self, "Images", workload=self._props.workload, source=self._commit, after=checked, readers=accounts
         )
-        self._build = steps.build(model, self._commit, checked, self._access.build(), self._releases.bucket_name)
+        self._build = self._steps.build(checked, self._access.build())
         builds = {each.folder: self._build.add_output_directory(each.folder) for each in (model, *model.beside)}
         self._built = builds[model.folder]
-        gate = steps.parity_gate(model, self._commit, self._built, self._recorded())
+        gate = self._steps.parity_gate(self._built, self._recorded())
         publish = publishing([self.account, *accounts])
-        return steps.synth(name, self._commit, self._images.built | builds, gate, publish)
+        return self._steps.synth(self._images.built | builds, gate, publish)
 
     def _recorded(self) -> pipelines.Step | None:
         """Returns the step that runs the model on its chip, where the machine that built it has none."""
         if self._model.chip is None:
             return None
         inputs = {self._model.folder: self._built, **self._images.built}
-        return steps.record(self._model, self._commit, inputs, self._access.record(), self._releases.bucket_name)
+        return self._steps.record(inputs, self._access.record())
 
     def _keep_build(self) -> None:
         """Gives the build a cache of its own. CDK's `Cache.bucket` would let it write the whole bucket."""
@@ -214,9 +214,9 @@ class ReleasePipelineStack(Stack):
                 after += measurement.steps
             role = access.take_down(stack.stack_name)
             # A release that stopped left its servers.
-            before.append(steps.take_down("Clear", self._commit, stack.stack_name, role))
+            before.append(self._steps.take_down("Clear", stack.stack_name, role))
             last = after[-1] if after else None
-            after.append(steps.take_down("TakeDown", self._commit, stack.stack_name, role, last))
+            after.append(self._steps.take_down("TakeDown", stack.stack_name, role, last))
         self._add_stage(pipeline, stage, before, after)
         return measurement
 
@@ -232,17 +232,16 @@ class ReleasePipelineStack(Stack):
         return True
 
     def _measurement(self, stack: SageMakerEndpointStack | EcsServiceStack, access: ReleaseAccess) -> Measurement:
-        name, commit = self._props.workload.name, self._commit
         if isinstance(stack, SageMakerEndpointStack):
             measured = self._endpoint(stack, access)
         else:
             measured = [self._service(stack)]
         run, compare = measured[-1], self._access.compare()
-        gate = steps.performance_gate(name, commit, run, self._baselines, compare)
+        gate = self._steps.performance_gate(run, compare)
         registered = self._registration(stack, gate, access)
         connection = use_of(self._props.source.connection_arn)
         last = [gate, *registered][-1]
-        proposal = steps.propose(name, self._clone, self._commit_id, last, run, connection)
+        proposal = self._steps.propose(self._clone, self._commit_id, last, run, connection)
         return Measurement(steps=(*measured, gate, *registered, proposal), run=run, role=compare)
 
     def _registration(self, stack: Stack, after: pipelines.Step, access: ReleaseAccess) -> list[pipelines.Step]:
@@ -251,7 +250,7 @@ class ReleasePipelineStack(Stack):
             return []
         workload, model = self._props.workload, _output(stack, "ModelName")
         role = access.register(workload.package_group)
-        return [steps.register(workload.name, self._commit, model, after, role)]
+        return [self._steps.register(model, after, role)]
 
     def _start_on_approval(self, release: codepipeline.Pipeline) -> None:
         group = self._props.workload.package_group
@@ -269,17 +268,15 @@ class ReleasePipelineStack(Stack):
 
     def _endpoint(self, stack: SageMakerEndpointStack, access: ReleaseAccess) -> list[pipelines.CodeBuildStep]:
         """Returns the steps that invoke and measure an endpoint."""
-        model, name, output = self._model, self._props.workload.name, partial(_output, stack)
+        model, output = self._model, partial(_output, stack)
         ask = access.ask(stack.stack_name, loaded=model.loaded, proven=model.proven)
-        smoke_test = steps.smoke_test(name, self._commit, output("EndpointName"), ask)
-        return [smoke_test, steps.measure(model, self._commit, self._built, smoke_test, output, ask)]
+        smoke_test = self._steps.smoke_test(output("EndpointName"), ask)
+        return [smoke_test, self._steps.measure(self._built, smoke_test, output, ask)]
 
     def _service(self, stack: EcsServiceStack) -> pipelines.CodeBuildStep:
         """Returns the step that invokes and measures a service inside its VPC."""
         workload, project = self._props.workload, project_name(stack.stack_name)
-        return steps.measure_in_vpc(
-            self._model,
-            self._commit,
+        return self._steps.measure_in_vpc(
             self._built,
             _output(stack, "ServiceUrl"),
             project=project,
@@ -298,9 +295,9 @@ class ReleasePipelineStack(Stack):
         before, kept = [], []
         if isinstance(stack, SageMakerEndpointStack):
             role = self._access_to("production").pause_scaling(stack.stack_name)
-            before = [steps.pause_scaling(name, self._commit, stack.stack_name, role)]
+            before = [self._steps.pause_scaling(stack.stack_name, role)]
         if measurement is not None:
-            kept = [steps.keep_baseline(name, self._commit, measurement.run, self._baselines, measurement.role)]
+            kept = [self._steps.keep_baseline(measurement.run, measurement.role)]
         self._add_stage(pipeline, stage, before, kept)
 
     def _stage(self, name: str, options: Options) -> Stage:
@@ -340,10 +337,6 @@ class ReleasePipelineStack(Stack):
         if isinstance(access := self.node.try_find_child(f"{stage.node.id}Access"), Stage):
             pipeline.add_stage(access)
         pipeline.add_stage(stage, pre=before, post=after)
-
-    @property
-    def _baselines(self) -> str:
-        return f"s3://{self._releases.bucket_name}/baselines"
 
 
 def _model(workload: Workload) -> steps.Model:

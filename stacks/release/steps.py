@@ -3,9 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from aws_cdk import CfnOutput, Duration, pipelines
+from aws_cdk import CfnOutput, Duration
 from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_iam as iam
+from aws_cdk.pipelines import CodeBuildStep, Step
+from aws_cdk.pipelines import IFileSetProducer as Files
 
 from stacks.release.access import AssumingRole
 
@@ -61,299 +63,230 @@ class Model(Build):
     """A shadow's build. No gate stops it: it gets copies of requests, and its answers are discarded."""
 
 
-def check(source: pipelines.IFileSetProducer) -> pipelines.CodeBuildStep:
-    """Runs lint, types and tests; among the tests is the synthesis of every stack."""
-    return _step("Check", source, ["make test"], large=True)
+class Steps:
+    """The steps of one model's release. `source` has the files of the commit, `bucket` is the releases' bucket."""
 
+    def __init__(self, model: Model, source: Files, bucket: str) -> None:
+        self._model, self._workload, self._source, self._bucket = model, model.workload, source, bucket
 
-def build(
-    model: Model, source: pipelines.IFileSetProducer, after: pipelines.Step, role: iam.IRole, bucket_name: str
-) -> pipelines.CodeBuildStep:
-    """Compiles the model, and a shadow's, where its hardware is. `role` is both the step's and a processing job's."""
-    facts = [f"recommender.role_arn={role.role_arn}", f"recommender.bucket={bucket_name}"]
-    facts += [f"recommender.{key}=" for key in model.unused_facts]
-    on_aws = ["--on", "sagemaker", *(part for fact in facts for part in ("--set", fact))]
-    builds = (model, *model.beside)
-    arguments = [(each.workload, each.target, *(on_aws if each.remote else [])) for each in builds]
-    step = _step(
-        "BuildModel",
-        source,
-        [
-            f"{INSTALL} requirements/build.txt torch",
-            *(" ".join(["bash", f"{SCRIPTS}/build_model.sh", *each]) for each in arguments),
-        ],
-        large=not all(each.remote for each in builds),
-        role=role,
-        caching=[f"build/{model.workload}/**/*"],
-        timeout=LONGEST_JOB,
-    )
-    step.add_step_dependency(after)
-    return step
+    def check(self) -> CodeBuildStep:
+        """Runs lint, types and tests; among the tests is the synthesis of every stack."""
+        return self._step("Check", ["make test"], large=True)
 
+    def build(self, after: Step, role: iam.IRole) -> CodeBuildStep:
+        """Compiles the model, and a shadow's, where its hardware is. `role` is the step's and a processing job's."""
+        model = self._model
+        facts = [f"recommender.role_arn={role.role_arn}", f"recommender.bucket={self._bucket}"]
+        facts += [f"recommender.{key}=" for key in model.unused_facts]
+        on_aws = ["--on", "sagemaker", *(part for fact in facts for part in ("--set", fact))]
+        builds = (model, *model.beside)
+        arguments = [(each.workload, each.target, *(on_aws if each.remote else [])) for each in builds]
+        return self._step(
+            "BuildModel",
+            [
+                f"{INSTALL} requirements/build.txt torch",
+                *(" ".join(["bash", f"{SCRIPTS}/build_model.sh", *each]) for each in arguments),
+            ],
+            large=not all(each.remote for each in builds),
+            role=role,
+            caching=[f"build/{self._workload}/**/*"],
+            timeout=LONGEST_JOB,
+            after=after,
+        )
 
-def record(
-    model: Model,
-    source: pipelines.IFileSetProducer,
-    inputs: Mapping[str, pipelines.IFileSetProducer],
-    role: iam.IRole,
-    bucket_name: str,
-) -> pipelines.CodeBuildStep:
-    """Records the model's outputs for evaluation.jsonl on its chip, on a temporary endpoint."""
-    assert model.chip is not None
-    arguments = [model.workload, model.target, role.role_arn, bucket_name, model.chip.instance_type]
-    named = [model.chip.image_uri] if model.chip.image_uri else []
-    return _step(
-        "Record",
-        source,
-        [
-            f"{INSTALL} requirements/build.txt torch",
-            " ".join(["bash", f"{SCRIPTS}/record_on_chip.sh", *arguments, *named]),
-        ],
-        inputs=inputs,
-        role=role,
-        primary_output_directory="recorded",
-    )
+    def record(self, inputs: Mapping[str, Files], role: iam.IRole) -> CodeBuildStep:
+        """Records the model's outputs for evaluation.jsonl on its chip, on a temporary endpoint."""
+        model = self._model
+        assert model.chip is not None
+        arguments = [model.workload, model.target, role.role_arn, self._bucket, model.chip.instance_type]
+        named = [model.chip.image_uri] if model.chip.image_uri else []
+        return self._step(
+            "Record",
+            [
+                f"{INSTALL} requirements/build.txt torch",
+                " ".join(["bash", f"{SCRIPTS}/record_on_chip.sh", *arguments, *named]),
+            ],
+            inputs=inputs,
+            role=role,
+            primary_output_directory="recorded",
+        )
 
+    def parity_gate(self, built: Files, recorded: Step | None) -> CodeBuildStep:
+        """Judges what the build compared where it was made, or what `recorded` has of the model on its chip."""
+        gate = f"bash {SCRIPTS}/parity_gate.sh {self._workload} {self._model.target}"
+        return self._step(
+            "ParityGate",
+            [f"{INSTALL} requirements/build.txt torch", f"{gate} recorded/outputs.json" if recorded else gate],
+            inputs={self._model.folder: built} | ({"recorded": recorded} if recorded else {}),
+        )
 
-def parity_gate(
-    model: Model, source: pipelines.IFileSetProducer, built: pipelines.IFileSetProducer, recorded: pipelines.Step | None
-) -> pipelines.CodeBuildStep:
-    """Judges what the build compared where it was made, or what `recorded` has of the model on its chip."""
-    gate = ["bash", f"{SCRIPTS}/parity_gate.sh", model.workload, model.target]
-    return _step(
-        "ParityGate",
-        source,
-        [f"{INSTALL} requirements/build.txt torch", " ".join([*gate, "recorded/outputs.json"] if recorded else gate)],
-        inputs={model.folder: built} | ({"recorded": recorded} if recorded else {}),
-    )
+    def synth(self, built: Mapping[str, Files], gate: Step, publish: iam.PolicyStatement) -> CodeBuildStep:
+        """Writes the workload's templates, with its pipeline's own. It may publish files as CDK's bootstrap does.
 
+        An action of CloudFormation takes an artifact of 256 MB at most, so model archives are published here and leave
+        the assembly. Source: https://docs.aws.amazon.com/codepipeline/latest/userguide/limits.html
+        """
+        return self._step(
+            "Synth",
+            [
+                "npm ci --no-audit --no-fund",
+                f"{INSTALL} requirements/cdk.txt",
+                # The stages have their own options; the stacks beside them are not deployed here.
+                f"npx cdk synth --quiet -c recommendation=ignore -c release={self._workload}",
+                RELABEL,
+                f"npm install -g cdk-assets@{CDK_ASSETS}",
+                "python -m scripts.release.publish_archives cdk.out",
+            ],
+            inputs=built,
+            statements=[publish],
+            primary_output_directory="cdk.out",
+            after=gate,
+        )
 
-def synth(
-    workload: str,
-    source: pipelines.IFileSetProducer,
-    built: Mapping[str, pipelines.IFileSetProducer],
-    gate: pipelines.Step,
-    publish: iam.PolicyStatement,
-) -> pipelines.CodeBuildStep:
-    """Writes the workload's templates, with its pipeline's own. `role` may publish files as CDK's bootstrap does.
+    def smoke_test(self, endpoint: CfnOutput, role: iam.IRole) -> CodeBuildStep:
+        return self._step(
+            "SmokeTest",
+            [f"{INSTALL} requirements/project.txt", f'bash {SCRIPTS}/smoke_test.sh {self._workload} "$ENDPOINT"'],
+            outputs={"ENDPOINT": endpoint},
+            role=role,
+        )
 
-    An action of CloudFormation takes an artifact of 256 MB at most, so model archives are published here and leave the
-    assembly. Source: https://docs.aws.amazon.com/codepipeline/latest/userguide/limits.html
-    """
-    step = _step(
-        "Synth",
-        source,
-        [
-            "npm ci --no-audit --no-fund",
-            f"{INSTALL} requirements/cdk.txt",
-            # The stages have their own options; the stacks beside them are not deployed here.
-            f"npx cdk synth --quiet -c recommendation=ignore -c release={workload}",
-            RELABEL,
-            f"npm install -g cdk-assets@{CDK_ASSETS}",
-            "python -m scripts.release.publish_archives cdk.out",
-        ],
-        inputs=built,
-        statements=[publish],
-        primary_output_directory="cdk.out",
-    )
-    step.add_step_dependency(gate)
-    return step
+    def measure(
+        self, built: Files, after: Step, deployed: Callable[[str], CfnOutput], role: iam.IRole
+    ) -> CodeBuildStep:
+        """Measures the model of beta with a job or a load test, and proves the recommendation if `proven`.
 
+        `deployed` returns the stack's outputs by name. The step's output is the run's folder.
+        """
+        model = self._model
+        if model.loaded:
+            command = f'bash {SCRIPTS}/measure_endpoint.sh {model.workload} "$ENDPOINT" {model.target}'
+            outputs = {"ENDPOINT": deployed("EndpointName")}
+        else:
+            command = f'bash {SCRIPTS}/measure.sh {model.workload} "$MODEL_NAME" "$JOB_ROLE"'
+            outputs = {"MODEL_NAME": deployed("ModelName"), "JOB_ROLE": deployed("RecommenderRoleArn")}
+        prove = []
+        if model.proven:
+            prove = [f'bash {SCRIPTS}/prove.sh {model.workload} "$ENDPOINT"']
+            outputs |= {"ENDPOINT": deployed("EndpointName")}
+        return self._step(
+            "Measure",
+            [f"{INSTALL} requirements/project.txt", command, *prove],
+            inputs={model.folder: built},
+            outputs=outputs,
+            role=role,
+            timeout=LONGEST_JOB,
+            primary_output_directory="runs/candidate",
+            after=after,
+        )
 
-def smoke_test(
-    workload: str, source: pipelines.IFileSetProducer, endpoint: CfnOutput, role: iam.IRole
-) -> pipelines.CodeBuildStep:
-    return _step(
-        "SmokeTest",
-        source,
-        [f"{INSTALL} requirements/project.txt", f'bash {SCRIPTS}/smoke_test.sh {workload} "$ENDPOINT"'],
-        outputs={"ENDPOINT": endpoint},
-        role=role,
-    )
+    def measure_in_vpc(
+        self, built: Files, url: CfnOutput, *, project: str, instance_type: str, place: str, role: iam.IRole
+    ) -> CodeBuildStep:
+        """Invokes and measures the ECS service at `url`, by a build of `project` in the service's VPC.
 
+        The build exchanges files by the S3 folder `place`. The step's output is the run's folder.
+        """
+        arguments = f'{self._workload} {project} "$URL" {instance_type} {place} {role.role_arn}'
+        return self._step(
+            "Measure",
+            [f"bash {SCRIPTS}/measure_in_vpc.sh {arguments}"],
+            inputs={self._model.folder: built},
+            outputs={"URL": url},
+            role=role,
+            timeout=LONGEST_JOB,
+            primary_output_directory="runs/candidate",
+        )
 
-def measure(
-    model: Model,
-    source: pipelines.IFileSetProducer,
-    built: pipelines.IFileSetProducer,
-    after: pipelines.Step,
-    deployed: Callable[[str], CfnOutput],
-    role: iam.IRole,
-) -> pipelines.CodeBuildStep:
-    """Measures the model of beta with a job or a load test, and proves the recommendation if `proven`.
+    def performance_gate(self, run: Step, role: iam.IRole) -> CodeBuildStep:
+        gate = f"bash {SCRIPTS}/performance_gate.sh {self._workload} {self._baselines}"
+        commands = [f"{INSTALL} requirements/project.txt", gate]
+        return self._step("PerformanceGate", commands, inputs={"runs/candidate": run}, role=role)
 
-    `deployed` returns the stack's outputs by name. The step's output is the run's folder.
-    """
-    if model.loaded:
-        command = f'bash {SCRIPTS}/measure_endpoint.sh {model.workload} "$ENDPOINT" {model.target}'
-        outputs = {"ENDPOINT": deployed("EndpointName")}
-    else:
-        command = f'bash {SCRIPTS}/measure.sh {model.workload} "$MODEL_NAME" "$JOB_ROLE"'
-        outputs = {"MODEL_NAME": deployed("ModelName"), "JOB_ROLE": deployed("RecommenderRoleArn")}
-    prove = []
-    if model.proven:
-        prove = [f'bash {SCRIPTS}/prove.sh {model.workload} "$ENDPOINT"']
-        outputs |= {"ENDPOINT": deployed("EndpointName")}
-    step = _step(
-        "Measure",
-        source,
-        [f"{INSTALL} requirements/project.txt", command, *prove],
-        inputs={model.folder: built},
-        outputs=outputs,
-        role=role,
-        timeout=LONGEST_JOB,
-        primary_output_directory="runs/candidate",
-    )
-    step.add_step_dependency(after)
-    return step
+    def register(self, model: CfnOutput, after: Step, role: iam.IRole) -> CodeBuildStep:
+        """Registers the measured model as a model package that awaits approval."""
+        command = f'python -m inference_recommender register {self._workload} --set "recommender.model=$MODEL_NAME"'
+        commands = [f"{INSTALL} requirements/project.txt", command]
+        return self._step("Register", commands, outputs={"MODEL_NAME": model}, role=role, after=after)
 
+    def propose(
+        self, clone: Files, commit: str, after: Step, run: Step, connection: iam.PolicyStatement
+    ) -> CodeBuildStep:
+        """Proposes the recommendation as a branch for a pull request and as a patch.
 
-def measure_in_vpc(
-    model: Model,
-    source: pipelines.IFileSetProducer,
-    built: pipelines.IFileSetProducer,
-    url: CfnOutput,
-    *,
-    project: str,
-    instance_type: str,
-    place: str,
-    role: iam.IRole,
-) -> pipelines.CodeBuildStep:
-    """Invokes and measures the ECS service at `url`, by a build of `project` in the service's VPC.
+        `commit` is the measured commit; `clone` may be later. Git gets its credentials by `connection`.
+        """
+        return self._step(
+            "Propose",
+            ['git checkout --quiet --detach "$COMMIT"', f"bash {SCRIPTS}/propose.sh {self._workload}"],
+            source=clone,
+            inputs={"runs/candidate": run},
+            env={"COMMIT": commit},
+            statements=[connection],
+            pushes=True,
+            primary_output_directory="proposal",
+            after=after,
+        )
 
-    The build exchanges files by the S3 folder `place`. The step's output is the run's folder.
-    """
-    arguments = f'{model.workload} {project} "$URL" {instance_type} {place} {role.role_arn}'
-    return _step(
-        "Measure",
-        source,
-        [f"bash {SCRIPTS}/measure_in_vpc.sh {arguments}"],
-        inputs={model.folder: built},
-        outputs={"URL": url},
-        role=role,
-        timeout=LONGEST_JOB,
-        primary_output_directory="runs/candidate",
-    )
+    def pause_scaling(self, stack: str, role: iam.IRole) -> CodeBuildStep:
+        """Prepares a deployment that changes the type of an autoscaled fleet, which SageMaker refuses."""
+        command = f"python -m scripts.release.pause_scaling {self._workload} {stack}"
+        commands = [f"{INSTALL} requirements/project.txt", command]
+        return self._step("PauseScaling", commands, role=role, timeout=LONGEST_CHANGE)
 
+    def keep_baseline(self, run: Step, role: iam.IRole) -> CodeBuildStep:
+        command = f"bash {SCRIPTS}/keep_baseline.sh {self._workload} {self._baselines}"
+        return self._step("KeepBaseline", [command], inputs={"runs/candidate": run}, role=role)
 
-def performance_gate(
-    workload: str, source: pipelines.IFileSetProducer, run: pipelines.Step, baselines: str, role: iam.IRole
-) -> pipelines.CodeBuildStep:
-    return _step(
-        "PerformanceGate",
-        source,
-        [f"{INSTALL} requirements/project.txt", f"bash {SCRIPTS}/performance_gate.sh {workload} {baselines}"],
-        inputs={"runs/candidate": run},
-        role=role,
-    )
+    def take_down(self, name: str, stack: str, role: iam.IRole, after: Step | None = None) -> CodeBuildStep:
+        """Deletes a stack of beta, whose servers cost by the hour."""
+        command = f"bash {SCRIPTS}/take_down.sh {stack}"
+        return self._step(name, [command], role=role, timeout=LONGEST_CHANGE, after=after)
 
+    @property
+    def _baselines(self) -> str:
+        return f"s3://{self._bucket}/baselines"
 
-def register(
-    workload: str, source: pipelines.IFileSetProducer, model: CfnOutput, after: pipelines.Step, role: iam.IRole
-) -> pipelines.CodeBuildStep:
-    """Registers the measured model as a model package that awaits approval."""
-    command = f'python -m inference_recommender register {workload} --set "recommender.model=$MODEL_NAME"'
-    commands = [f"{INSTALL} requirements/project.txt", command]
-    step = _step("Register", source, commands, outputs={"MODEL_NAME": model}, role=role)
-    step.add_step_dependency(after)
-    return step
-
-
-def propose(
-    workload: str,
-    clone: pipelines.IFileSetProducer,
-    commit: str,
-    after: pipelines.Step,
-    run: pipelines.Step,
-    connection: iam.PolicyStatement,
-) -> pipelines.CodeBuildStep:
-    """Proposes the recommendation as a branch for a pull request and as a patch.
-
-    `commit` is the measured commit; `clone` may be later. Git gets its credentials by `connection`.
-    """
-    step = _step(
-        "Propose",
-        clone,
-        ['git checkout --quiet --detach "$COMMIT"', f"bash {SCRIPTS}/propose.sh {workload}"],
-        inputs={"runs/candidate": run},
-        env={"COMMIT": commit},
-        statements=[connection],
-        pushes=True,
-        primary_output_directory="proposal",
-    )
-    step.add_step_dependency(after)
-    return step
-
-
-def pause_scaling(
-    workload: str, source: pipelines.IFileSetProducer, stack: str, role: iam.IRole
-) -> pipelines.CodeBuildStep:
-    """Prepares a deployment that changes the type of an autoscaled fleet, which SageMaker refuses."""
-    commands = [f"{INSTALL} requirements/project.txt", f"python -m scripts.release.pause_scaling {workload} {stack}"]
-    return _step("PauseScaling", source, commands, role=role, timeout=LONGEST_CHANGE)
-
-
-def keep_baseline(
-    workload: str, source: pipelines.IFileSetProducer, run: pipelines.Step, baselines: str, role: iam.IRole
-) -> pipelines.CodeBuildStep:
-    return _step(
-        "KeepBaseline",
-        source,
-        [f"bash {SCRIPTS}/keep_baseline.sh {workload} {baselines}"],
-        inputs={"runs/candidate": run},
-        role=role,
-    )
-
-
-def take_down(
-    name: str,
-    source: pipelines.IFileSetProducer,
-    stack: str,
-    role: iam.IRole,
-    after: pipelines.Step | None = None,
-) -> pipelines.CodeBuildStep:
-    """Deletes a stack of beta, whose servers cost by the hour."""
-    step = _step(name, source, [f"bash {SCRIPTS}/take_down.sh {stack}"], role=role, timeout=LONGEST_CHANGE)
-    if after is not None:
-        step.add_step_dependency(after)
-    return step
-
-
-def _step(
-    name: str,
-    source: pipelines.IFileSetProducer,
-    commands: Sequence[str],
-    *,
-    inputs: Mapping[str, pipelines.IFileSetProducer] | None = None,
-    outputs: Mapping[str, CfnOutput] | None = None,
-    role: iam.IRole | None = None,
-    env: Mapping[str, str] | None = None,
-    caching: Sequence[str] = (),
-    statements: Sequence[iam.PolicyStatement] = (),
-    pushes: bool = False,
-    large: bool = False,
-    timeout: Duration | None = None,
-    primary_output_directory: str | None = None,
-) -> pipelines.CodeBuildStep:
-    spec: dict[str, object] = {"phases": {"install": {"runtime-versions": RUNTIMES}}}
-    if caching:
-        spec["cache"] = {"paths": list(caching)}
-    if pushes:
-        spec["env"] = {"git-credential-helper": "yes"}
-    return pipelines.CodeBuildStep(
-        name,
-        input=source,
-        commands=[*(role.commands if isinstance(role, AssumingRole) else ()), *commands],
-        additional_inputs=inputs,
-        env_from_cfn_outputs=outputs,
-        role=role,
-        role_policy_statements=list(statements),
-        env=env,
-        partial_build_spec=codebuild.BuildSpec.from_object(spec),
-        build_environment=codebuild.BuildEnvironment(
-            build_image=codebuild.LinuxBuildImage.STANDARD_7_0,
-            compute_type=codebuild.ComputeType.LARGE if large else codebuild.ComputeType.MEDIUM,
-        ),
-        timeout=timeout,
-        primary_output_directory=primary_output_directory,
-    )
+    def _step(
+        self,
+        name: str,
+        commands: Sequence[str],
+        *,
+        source: Files | None = None,
+        inputs: Mapping[str, Files] | None = None,
+        outputs: Mapping[str, CfnOutput] | None = None,
+        role: iam.IRole | None = None,
+        env: Mapping[str, str] | None = None,
+        caching: Sequence[str] = (),
+        statements: Sequence[iam.PolicyStatement] = (),
+        pushes: bool = False,
+        large: bool = False,
+        timeout: Duration | None = None,
+        primary_output_directory: str | None = None,
+        after: Step | None = None,
+    ) -> CodeBuildStep:
+        spec: dict[str, object] = {"phases": {"install": {"runtime-versions": RUNTIMES}}}
+        if caching:
+            spec["cache"] = {"paths": list(caching)}
+        if pushes:
+            spec["env"] = {"git-credential-helper": "yes"}
+        step = CodeBuildStep(
+            name,
+            input=source or self._source,
+            commands=[*(role.commands if isinstance(role, AssumingRole) else ()), *commands],
+            additional_inputs=inputs,
+            env_from_cfn_outputs=outputs,
+            role=role,
+            role_policy_statements=list(statements),
+            env=env,
+            partial_build_spec=codebuild.BuildSpec.from_object(spec),
+            build_environment=codebuild.BuildEnvironment(
+                build_image=codebuild.LinuxBuildImage.STANDARD_7_0,
+                compute_type=codebuild.ComputeType.LARGE if large else codebuild.ComputeType.MEDIUM,
+            ),
+            timeout=timeout,
+            primary_output_directory=primary_output_directory,
+        )
+        if after is not None:
+            step.add_step_dependency(after)
+        return step

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from benchmarks import batch, neuron_server, published, search_rate, serving
+from benchmarks import batch, changes, neuron_server, published, search_rate, serving
 from benchmarks.generator import compare
 from benchmarks.harness import Turn
 from benchmarks.searches import repeatability
@@ -128,6 +128,18 @@ def test_neuron_server_is_judged_by_requests_and_cpu(capsys: pytest.CaptureFixtu
         "goal                                   figure  limit    verdict",
         "16 users: ours over triton, mean_ms         2  ≥ 0.95   met      CPU 0.5",
         "16 users: ours over triton, cpu_ms        0.5  ≥ 0.95   missed   CPU 0.5",
+    ]
+
+
+def test_changes_are_judged_by_failures_and_by_requests_in_flight() -> None:
+    figures = dict.fromkeys(changes.FIGURES, 0) | {"failed": 1, "in flight": 1}
+    cells = [f"{name}, {retries}" for name in ("canary", "killed", "hangs") for retries in ("with", "without")]
+    judged = changes.judge({cell: figures | {"in flight": int("killed" in cell)} for cell in cells})
+    assert [(goal.cell, goal.verdict) for goal in judged] == [
+        ("canary, with: failed", "missed"),
+        ("canary, without: failed", "missed"),
+        ("killed, with: failed", "missed"),
+        ("killed, without: failed", "met"),
     ]
 
 

@@ -53,6 +53,9 @@ class TritonPythonModel:
         for request in requests:
             time.sleep(float(os.environ.get("DELAY_S", "0")))
             texts = pb.get_input_tensor_by_name(request, "TEXT").as_numpy()
+            if "COMPUTED" in os.environ:
+                with open(os.environ["COMPUTED"], "ab", buffering=0) as file:
+                    file.write(b"".join(text + b"\\n" for text in texts.ravel()))
             said = os.environ.get("SAYS", "got ").encode()
             out = np.array([[said + text for text in row] for row in texts], dtype=object)
             answers.append(pb.InferenceResponse([pb.Tensor("OUT", out)]))
@@ -194,7 +197,7 @@ class Endpoints:
     """Makes echo models, configurations and endpoints, and deletes the endpoints afterwards.
 
     The environment of a model says how it behaves: BROKEN makes its start fail, GATE makes it wait until a file of that
-    name exists, DELAY_S is the length of an answer, SAYS its beginning.
+    name exists, DELAY_S is the length of an answer, SAYS its beginning. COMPUTED is a file that gets each text.
     """
 
     def __init__(self, sagemaker: Any) -> None:

@@ -72,7 +72,7 @@ def make_onnx(folder: Path, serving: ServerSettings) -> Path:
 class RunningServer:
     def __init__(self, folder: Path, log: Path, environment: dict[str, str]) -> None:
         self.log = log
-        self.port = free_port()
+        self.port = int(environment.get("PORT") or free_port())
         clean = {name: value for name, value in os.environ.items() if not name.startswith("NEURON_RT")}
         # `python` is the one that runs the tests.
         clean["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), clean["PATH"]])

@@ -26,7 +26,7 @@ def _exponential(mean_ms: float) -> Floats:
     return latencies
 
 
-def _mm1(users: int, mean_ms: float) -> FlowEquivalentServer:
+def exponential_server(users: int, mean_ms: float) -> FlowEquivalentServer:
     """A single exponential server, at which one request of each user takes as many services as there are users."""
     random = np.random.default_rng(0)
     drawn = [np.sort(random.gamma(count, mean_ms, 100_000)) for count in range(1, users + 1)]
@@ -40,7 +40,7 @@ def _mm1(users: int, mean_ms: float) -> FlowEquivalentServer:
 @pytest.mark.parametrize("users", [1, 4])
 def test_an_exponential_server_has_the_latencies_of_m_m_1(users: int, load: float) -> None:
     """The time in system of M/M/1 is exponential, of the rate at which requests are served less that of arrivals."""
-    latency = _mm1(users, 4.0).latency_ms(load * 15_000, 99.0)
+    latency = exponential_server(users, 4.0).latency_ms(load * 15_000, 99.0)
     assert latency == pytest.approx(-log(0.01) * 4.0 / (1 - load), rel=0.03)
 
 
@@ -62,7 +62,7 @@ def test_several_servers_have_the_waits_of_erlang_c(load: float) -> None:
 
 def test_the_highest_rate_is_the_one_whose_percentile_is_the_limit() -> None:
     """Solved for the rate, M/M/1's percentile gives mu + ln(1 - q) / limit."""
-    server, slow = _mm1(3, 4.0), _mm1(1, 40.0)
+    server, slow = exponential_server(3, 4.0), exponential_server(1, 40.0)
     rate = server.highest_rate(P99)
     assert rate == pytest.approx(60_000 * (1 / 4 + log(0.01) / 50), rel=0.01)
     assert server.latency_ms(rate, 99.0) == pytest.approx(50, rel=0.01)
@@ -74,7 +74,7 @@ def test_the_highest_rate_is_the_one_whose_percentile_is_the_limit() -> None:
 @pytest.mark.parametrize(("index", "factor"), [(0.0, 0.5), (3.0, 2.0)])
 def test_the_wait_is_as_long_as_the_completions_variance_makes_it(index: float, factor: float) -> None:
     """In heavy traffic a queue's wait is in proportion to 1 + I (Kingman): half as long at regular completions."""
-    queue = _mm1(1, 4.0)
+    queue = exponential_server(1, 4.0)
     other = FlowEquivalentServer(
         completions=queue.completions,
         latencies_ms=queue.latencies_ms,
@@ -84,7 +84,7 @@ def test_the_wait_is_as_long_as_the_completions_variance_makes_it(index: float, 
     assert other.latency_ms(rate, 99.0) / queue.latency_ms(rate, 99.0) == pytest.approx(factor, rel=0.05)
 
 
-def _settled(model: Service, seed: int) -> SettledPeriods:
+def settled(model: Service, seed: int) -> SettledPeriods:
     measured = series(model, seed, disturbed=False)
     found = settled_periods(measured, measured.latency_ms)
     assert found is not None
@@ -101,7 +101,7 @@ def _settled(model: Service, seed: int) -> SettledPeriods:
     ],
 )
 def test_a_minute_of_closed_loop_users_tells_the_capacity_for_arrivals(model: Service, truth: float) -> None:
-    found = _settled(model, 0).estimate(P99)
+    found = settled(model, 0).estimate(P99)
     assert found.invocations_per_minute == pytest.approx(truth, rel=0.12)
     assert found.latency_ms == pytest.approx(50, rel=0.01)
     low, high = found.interval or (0.0, 0.0)
@@ -127,7 +127,7 @@ def _half_as_fast(series: Series, periods: range) -> Series:
 
 def test_periods_in_which_the_machine_stalled_do_not_enter_the_estimate() -> None:
     measured = series(MM1, 0, disturbed=False)
-    truth = _settled(MM1, 0).estimate(P99).invocations_per_minute or 0.0
+    truth = settled(MM1, 0).estimate(P99).invocations_per_minute or 0.0
     disturbed = _half_as_fast(measured, range(30, 60, 2))
     found = settled_periods(disturbed, disturbed.latency_ms)
     assert found is not None

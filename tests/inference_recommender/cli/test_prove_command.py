@@ -25,7 +25,7 @@ from tests.builders import OBJECTIVE, a_candidate, a_recommendation, a_system
 from tests.inference_recommender.api import DeployedAccount
 from tests.inference_recommender.load_generator.virtual_run import URL, run_command
 from tests.virtual_time import Request, answering
-from workloads import MissingArtifact, Proof, Recommendation, UsageError, load_workload
+from workloads import ArrivalProcess, MissingArtifact, Proof, Recommendation, UsageError, load_workload
 
 NOW = datetime(2026, 11, 23, 3, 0, tzinfo=UTC)
 
@@ -129,6 +129,28 @@ def test_a_recommendation_that_is_kept_exits_with_0_and_carries_its_proof(
     assert "<h2>Proof: kept</h2>" in report
     assert proof.reason in report
     assert proof.not_tested[0] in report
+
+
+def test_a_proof_sends_the_arrivals_of_the_measured_objective(servers: Servers, file: Path) -> None:
+    arrivals = ArrivalProcess(process="gamma", cv=2.0)
+    a_recommendation(objective=OBJECTIVE.model_copy(update={"arrivals": arrivals})).write_json(file)
+    assert _at_url(file) == 0
+    assert {plan.arrivals.process for plan in servers.plans if plan.arrivals} == {arrivals}
+
+
+@pytest.mark.parametrize(("seconds", "code"), [(40, 2), (400, 0)])
+def test_recorded_arrivals_are_replayed_unless_they_are_shorter_than_the_proof(
+    servers: Servers, file: Path, capsys: pytest.CaptureFixture[str], seconds: int, code: int, tmp_path: Path
+) -> None:
+    stamps = tmp_path / "recorded.csv"
+    stamps.write_text("time\n" + "".join(f"{number / 10:.1f}\n" for number in range(10 * seconds + 1)))
+    replay = ArrivalProcess(process="replay", file=str(stamps))
+    a_recommendation(objective=OBJECTIVE.model_copy(update={"arrivals": replay})).write_json(file)
+    assert _at_url(file) == code
+    kept = [plan.arrivals.process.file for plan in servers.plans if plan.arrivals]
+    assert {Path(name or "").name for name in kept} == ({"recorded.csv"} if code == 0 else set())
+    if code:
+        assert "last 20 s at 1,200 requests/min, but 60 s are to be sent." in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_proof_sends_requests_of_the_form_that_was_measured(servers: Servers, file: Path) -> None:

@@ -82,6 +82,11 @@ def test_lasting_failures_are_not_retried(failure: InferenceFailed) -> None:
     assert server.waits_s == []
 
 
+def test_a_timeout_is_retried_on_request() -> None:
+    server = FakeServer([TimedOut("s", 5), ANSWER])
+    assert server.client(Retries(timeouts=True)).infer({"A": [1]})["O"].tolist() == [7]
+
+
 def test_the_recorded_latency_includes_retries_and_failed_calls() -> None:
     server = FakeServer([Refused("s", 503, ""), ANSWER, Refused("s", 400, "")])
     client = server.client()

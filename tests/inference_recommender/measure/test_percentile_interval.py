@@ -82,6 +82,13 @@ def test_late_requests_are_counted_against_the_allowed_number(seen: ProbeRecords
     assert (interval.verdict == "kept") == (interval.high_ms <= 50)
 
 
+@pytest.mark.parametrize(("last_ms", "verdict"), [(5.0, "kept"), (20.0, "unclear"), (5000.0, "missed")])
+def test_a_latency_that_rises_within_the_limit_is_not_called_kept(last_ms: float, verdict: str) -> None:
+    latencies = np.linspace(5.0, last_ms, 10_000) + np.random.default_rng(0).normal(0.0, 1.0, 10_000)
+    interval = _interval([_seen(latencies)], limit_ms=50.0)
+    assert (interval.verdict, interval.rises) == (verdict, last_ms > 5)
+
+
 def _independent(random: np.random.Generator) -> ProbeRecords:
     return _seen(random.exponential(10.0, 3000))
 

@@ -145,6 +145,7 @@ def test_a_run_is_drawn_again_to_the_same_bytes_with_its_plots(run_copy: RunFold
     assert re.findall(r'<a download="([^"]+)"', before) == [
         "throughput-over-time-ml.c5.xlarge.csv",
         "latency-against-rate-ml.c5.xlarge.csv",
+        "capacity-against-burstiness-ml.c5.xlarge.csv",
     ]
     assert "open arrivals, estimated</text>" in before
     assert "open arrivals, measured" not in before

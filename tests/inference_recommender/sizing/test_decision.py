@@ -8,7 +8,7 @@ from inference_recommender.measurement import Measurement
 from inference_recommender.sizing.decision import candidate, cheapest, why_inconclusive
 from inference_recommender.sizing.fleet import Demand, cost_per_million_usd
 from inference_recommender.sizing.prices import Price, job_price
-from inference_recommender.sizing.verdict import is_far_below_closed_loop
+from inference_recommender.sizing.verdict import needs_search
 from tests.inference_recommender.sizing.builders import OF_USERS, measurement, searched, watched
 from workloads import Candidate, LatencyObjective, Sizing
 
@@ -191,9 +191,9 @@ def test_an_estimate_that_probes_do_not_contradict_decides(probes: tuple[dict[st
 
 
 def test_only_an_estimate_far_below_the_closed_loop_rate_needs_a_check() -> None:
-    assert not is_far_below_closed_loop(measurement(series=SERIES), OBJECTIVE)
-    assert is_far_below_closed_loop(measurement(rate=40_000, series=SERIES), OBJECTIVE)
-    assert not is_far_below_closed_loop(measurement(rate=40_000), OBJECTIVE)
+    assert needs_search(measurement(series=SERIES), OBJECTIVE) is None
+    assert needs_search(measurement(rate=40_000, series=SERIES), OBJECTIVE)
+    assert needs_search(measurement(rate=40_000), OBJECTIVE) is None
     reason = judged(measurement(rate=40_000, series=SERIES)).reason
     assert "The closed-loop test reached 40,000. The estimate is only " in reason
 

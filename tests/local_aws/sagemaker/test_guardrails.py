@@ -9,6 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local_aws.process.local_account import LocalAccount
+from local_aws.sagemaker.guardrails import Guardrails
 from tests.local_aws.conftest import Endpoints, wait_until
 from tests.local_aws.sagemaker.test_local_endpoints import invoke, triton_of
 
@@ -27,6 +28,21 @@ def guarded(*alarms: str) -> dict[str, Any]:
         "BlueGreenUpdatePolicy": {"TrafficRoutingConfiguration": canary},
         "AutoRollbackConfiguration": {"Alarms": [{"AlarmName": name} for name in alarms]},
     }
+
+
+@pytest.mark.parametrize(
+    ("routing", "steps"),
+    [
+        ({"Type": "ALL_AT_ONCE"}, [(1.0, 12)]),
+        ({"Type": "CANARY", "CanarySize": {"Type": "CAPACITY_PERCENT", "Value": 30}}, [(0.3, 2), (1.0, 12)]),
+        ({"LinearStepSize": {"Type": "CAPACITY_PERCENT", "Value": 50}}, [(0.5, 2), (1.0, 12)]),
+        ({"LinearStepSize": {"Type": "INSTANCE_COUNT", "Value": 2}}, [(0.4, 2), (0.8, 2), (1.0, 12)]),
+        ({"Type": "CANARY", "CanarySize": {"Type": "INSTANCE_COUNT", "Value": 9}}, [(1.0, 2), (1.0, 12)]),
+    ],
+)
+def test_traffic_shifts_in_the_steps_of_the_policy(routing: dict[str, Any], steps: list[tuple[float, float]]) -> None:
+    policy = {"TrafficRoutingConfiguration": routing | {"WaitIntervalInSeconds": 120}, "TerminationWaitInSeconds": 600}
+    assert Guardrails({"BlueGreenUpdatePolicy": policy}, None).steps(5) == steps
 
 
 def test_alarms_of_the_rollback_must_exist_and_one_that_is_on_keeps_the_old_fleet(
@@ -99,7 +115,7 @@ def test_a_new_fleet_that_ends_during_its_update_is_rolled_back(
     guard["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"]["WaitIntervalInSeconds"] = 3600
     config = endpoints.config("dying-new")
     sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=config, DeploymentConfig=guard)
-    wait_until(lambda: f"endpoint {name}: the new fleet takes all traffic" in account.log_file.read_text())
+    wait_until(lambda: f"endpoint {name}: the new fleet takes 10% of the traffic" in account.log_file.read_text())
     os.kill(triton_of(account, name), signal.SIGKILL)
 
     def status() -> str:

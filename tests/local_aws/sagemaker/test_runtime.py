@@ -61,10 +61,14 @@ def model() -> Iterator[tuple[type[Model], Any]]:
     server.server_close()
 
 
-def invoke(server: Any, body: bytes = b"{}", headers: dict[str, str] | None = None) -> tuple[Answered, list[Any]]:
+def invoke(
+    server: Any, body: bytes = b"{}", headers: dict[str, str] | None = None, ended: Any = None
+) -> tuple[Answered, list[Any]]:
+    """Invokes `server`, or `ended` first."""
     recorded: list[Any] = []
+    picked = filter(None, (ended, server))
     endpoint: Any = SimpleNamespace(
-        lease=lambda name: nullcontext(("AllTraffic", server)), instance_count=lambda variant: 1
+        lease=lambda name: nullcontext(("AllTraffic", next(picked))), instance_count=lambda variant: 1
     )
     metrics: Any = SimpleNamespace(record=lambda *_, status, **__: recorded.append(status))
     application = InvocationMiddleware(Spy(), lambda name: endpoint, metrics, "123456789012")
@@ -101,6 +105,14 @@ def test_a_model_that_does_not_answer_in_time_is_a_model_error(model: Any, monke
         f'Received server error (0) from primary with message "{TIMED_OUT}". See /logs/e.log for more information.'
     )
     assert recorded == [504]
+
+
+def test_a_server_that_refuses_connections_passes_its_invocation_to_another(model: Any) -> None:
+    _, server = model
+    process: Any = SimpleNamespace(pid=1)
+    ended = ModelServer(process, Path("/model"), "http://127.0.0.1:1/invocations", (), Path("/logs/e.log"))
+    answered, recorded = invoke(server, ended=ended)
+    assert (answered.status, recorded) == (200, [200])
 
 
 def test_a_models_own_error_is_passed_on_up_to_a_length(model: Any) -> None:

@@ -12,6 +12,8 @@ from typing import Any, cast
 import pytest
 
 from local_aws.process.model_server import ModelServer
+from local_aws.sagemaker import endpoint_fleet
+from local_aws.sagemaker.endpoint import LocalEndpoint
 from local_aws.sagemaker.endpoint_fleet import EndpointVariant, Fleet
 from local_aws.sagemaker.model_host import ModelContainer, ModelHost
 from tests.local_aws.conftest import wait_until
@@ -26,6 +28,7 @@ class Server:
     invocations_url = "http://127.0.0.1:1/invocations"
     log_file = Path("none.log")
     preparations: tuple[tuple[float, str], ...] = ()
+    refuses = hangs = False
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -34,6 +37,12 @@ class Server:
     def wait(self) -> int:
         self.ended.wait()
         return 0
+
+    def is_ready(self) -> bool:
+        return not self.hangs
+
+    def kill(self) -> None:
+        self.ended.set()
 
     def log_tail(self, lines: int) -> str:
         return "the end"
@@ -139,3 +148,26 @@ def test_a_server_that_is_taken_out_of_service_has_not_died() -> None:
     wait_until(lambda: died, HANGS_S, 0.001)
     assert len(died) == 1
     made.stop()
+
+
+@pytest.mark.parametrize("ends", [Server.kill, lambda server: setattr(server, "hangs", True)], ids=["ends", "hangs"])
+def test_a_server_that_fails_beside_another_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, ends: Callable[[Server], None]
+) -> None:
+    monkeypatch.setattr(endpoint_fleet, "PING_EVERY_S", 0.001)
+    host, died = Host(), list[str]()
+    made = fleet(host, count=2, died=lambda _, reason: died.append(reason))
+    ends(host.running[0])
+    wait_until(lambda: host.started == 3 and made.servers("only") == 2, HANGS_S, 0.001)
+    assert sorted(each.pid for each in host.running) == [2, 3]
+    assert died == []
+    made.stop()
+
+
+def test_an_invocation_that_comes_while_a_fleet_drains_goes_to_the_next_fleet() -> None:
+    old, new = fleet(Host()), fleet(Host())
+    old.drain()
+    fleets = iter([old, new])
+    with LocalEndpoint.lease(cast(LocalEndpoint, SimpleNamespace(_drawn_fleet=lambda: next(fleets))), "only") as picked:
+        assert picked is not None
+    new.stop()

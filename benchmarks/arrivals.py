@@ -1,0 +1,117 @@
+"""Capacity of spellcheck in a real Triton by arrival process: the estimate beside the open-loop search.
+
+  python -m model_build build spellcheck --target cpu
+  python benchmarks/arrivals.py [--rounds 2] [--seconds 300]
+
+A minute of closed-loop users gives the estimate for each process. Then the search sends that process. Gamma arrivals
+have the coefficient of variation of the row. The replay is a recording of `RECORDED`, and its estimate is of the
+process that fits it. A search that ends without a capacity has its interval. Rates are a minute. Goal: the estimate and
+the search are inside each other's interval in 9 of 10 cases.
+"""
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks import goals, harness
+from benchmarks.goals import Goal
+from benchmarks.plain_triton import http_triton
+from inference_recommender.capacity.arrivals import arrival_times
+from inference_recommender.capacity.flow_equivalent import SettledPeriods, settled_periods
+from inference_recommender.capacity.probe import Capacity
+from inference_recommender.capacity.search import Search
+from inference_recommender.load_generator.time_stamps import fitted
+from inference_recommender.measure.load_test import LoadTest
+from inference_recommender.measure.probe import GeneratorProbe
+from inference_recommender.measure.system import SystemUnderTest, system_at_url
+from inference_recommender.measurement import limit_of
+from inference_recommender.payloads import content_type_of, payload_archive
+from inference_recommender.progress import Silent
+from inference_recommender.run_folder import PAYLOADS, RunFolder
+from workloads import ROOT, ArrivalProcess, WorkloadFolder, load_artifact, load_workload
+
+MODEL, TRAFFIC = "spellcheck", "quick"
+CVS = (0.5, 1.0, 2.0, 4.0)
+RECORDED = ArrivalProcess(process="markov-modulated", dispersion=20.0, burst_s=2.0)
+RECORDED_PER_S, RECORDED_S = 400.0, 300.0
+INSIDE = 0.9
+LINE = "{:24}{:>10}  {:>17}{:>10}  {:>17}{:>8}"
+
+
+def main() -> int:
+    options = harness.options(__doc__, rounds=(2, "of all processes"), seconds=(300, "of a search, at most"))
+    folder, artifact = load_workload(MODEL), load_artifact(ROOT, MODEL, "cpu")
+    print(LINE.format("arrivals", "estimate", "95 %", "search", "95 %", "inside"), flush=True)
+    inside: list[bool] = []
+    repository = ROOT / "build" / MODEL / "cpu" / "repository"
+    with (
+        tempfile.TemporaryDirectory() as name,
+        http_triton(repository, artifact.default_model, dict(artifact.environment)) as triton,
+    ):
+        system = system_at_url(triton.url, artifact.default_model)
+        for round_number in range(options.rounds):
+            run_folder = RunFolder(Path(name) / str(round_number))
+            inside += _round(folder, system, run_folder, float(options.seconds))
+    share = float(np.mean(inside))
+    goal = Goal(cell="estimate and search inside each other's interval", figure=share, limit=INSIDE)
+    return goals.finish("arrivals", (), {"cases": len(inside)}, [goal])
+
+
+def _round(folder: WorkloadFolder, system: SystemUnderTest, run_folder: RunFolder, longest_s: float) -> Iterator[bool]:
+    workload = folder.workload
+    run_folder.keep_workload(workload)
+    run_folder.keep_bytes(PAYLOADS, payload_archive(folder.payloads(), workload.latency_objective))
+    settled = _users(folder, system, run_folder)
+    for label, process in _processes(run_folder.path):
+        arrivals, limit = fitted(process), limit_of(workload.latency_objective)
+        estimate = settled.estimate(limit, arrivals)
+        probe = GeneratorProbe(
+            run_folder.path / PAYLOADS,
+            run_folder.path / label,
+            system,
+            content_type=content_type_of(workload),
+            arrivals=process,
+        )
+        start = estimate.invocations_per_minute or 600.0
+        searched = Search(send=probe, limit=limit, start=start, longest_s=longest_s, arrivals=arrivals).run()
+        decided = searched.invocations_per_minute is not None
+        holds = _within(estimate, searched) and (not decided or _within(searched, estimate))
+        print(LINE.format(label, *_shown(estimate), *_shown(searched), "yes" if holds else "no"), flush=True)
+        yield holds
+
+
+def _users(folder: WorkloadFolder, system: SystemUnderTest, run_folder: RunFolder) -> SettledPeriods:
+    test = LoadTest(system=system, traffic=folder.traffic(TRAFFIC), request_timeout_s=60.0)
+    (measured,) = test.measure(run_folder, Silent())
+    assert measured.series is not None
+    settled = settled_periods(measured.series, measured.series.latency_ms)
+    assert settled is not None
+    return settled
+
+
+def _processes(folder: Path) -> Iterator[tuple[str, ArrivalProcess]]:
+    for cv in CVS:
+        yield f"gamma, CV {cv:g}", ArrivalProcess(process="gamma", cv=cv)
+    file = folder / "recorded.csv"
+    stamps_s = arrival_times(RECORDED, RECORDED_PER_S, RECORDED_S, np.random.default_rng(0))
+    file.write_text("".join(f"{each:.6f}\n" for each in stamps_s))
+    yield "replay", ArrivalProcess(process="replay", file=str(file))
+
+
+def _within(one: Capacity, other: Capacity) -> bool:
+    """Returns whether a capacity is inside the interval of another one."""
+    low, high = other.interval or (0.0, 0.0)
+    return one.invocations_per_minute is not None and low <= one.invocations_per_minute <= high
+
+
+def _shown(found: Capacity) -> tuple[str, str]:
+    rate, (low, high) = found.invocations_per_minute, found.interval or (0.0, 0.0)
+    return "-" if rate is None else f"{rate:,.0f}", f"{low:,.0f} to {high:,.0f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""Recorded arrivals: a file of time stamps, one request a line, in order.
+
+A CSV file has a column of times and may have a heading. JSON lines have the key `time`. A time is in ISO 8601
+(2026-11-22T13:00:00.25Z; without a zone it is UTC) or in seconds since 1970.
+"""
+
+import json
+import math
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from inference_recommender.capacity.arrivals import fit
+from inference_recommender.capacity.statistics import Floats
+from workloads import ArrivalProcess, LatencyObjective, UsageError
+
+FEWEST = 100
+"""Time stamps; fewer have no shape."""
+EXAMPLES = '2026-11-22T13:00:00.25Z or {"time": 1795352400.25}'
+
+
+def read_stamps(file: Path) -> Floats:
+    """Returns the seconds since 1970, ascending. Raises `UsageError`, which names file and line."""
+    try:
+        lines = file.read_text("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} cannot be read: {error}. Give a file of time stamps.") from error
+    stamps: list[float] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or (number == 1 and not any(map(str.isdigit, line))):
+            continue
+        stamp = _stamp(file, number, line.strip())
+        if stamps and stamp < stamps[-1]:
+            raise UsageError(f"{file}:{number}: is earlier than the line before it. Sort the file by time.")
+        stamps.append(stamp)
+    if len(stamps) < FEWEST or stamps[0] == stamps[-1]:
+        raise UsageError(
+            f"{file}: has {len(stamps)} time stamps. Allowed: {FEWEST} or more, of different times. Record for longer."
+        )
+    return np.array(stamps)
+
+
+def arrivals_of(objective: LatencyObjective, folder: Path) -> ArrivalProcess:
+    """Returns the objective's arrival process. Its file of time stamps is in the workload's `folder`; the path is then
+    absolute. Raises `UsageError` as `read_stamps`.
+    """
+    process = objective.arrivals
+    if process.file is None:
+        return process
+    file = (folder / process.file).resolve()
+    read_stamps(file)
+    return process.model_copy(update={"file": str(file)})
+
+
+def fitted(arrivals: ArrivalProcess) -> ArrivalProcess:
+    """Returns the process itself, or the one that fits its recorded arrivals."""
+    return fit(read_stamps(Path(arrivals.file))).process if arrivals.file else arrivals
+
+
+def _stamp(file: Path, number: int, text: str) -> float:
+    try:
+        value = json.loads(text)["time"] if text.startswith("{") else text
+        return parsed_time(str(value))[0]
+    except (ValueError, TypeError, KeyError) as error:
+        raise UsageError(f"{file}:{number}: got '{text[:80]}', which has no time. A line is {EXAMPLES}.") from error
+
+
+def parsed_time(text: str) -> tuple[float, str]:
+    """Returns seconds since 1970, and the UTC offset as it was written, "" for none. Raises `ValueError`."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        at = datetime.fromisoformat(text)
+        return at.replace(tzinfo=at.tzinfo or UTC).timestamp(), at.strftime("%z")
+    if not math.isfinite(seconds):
+        raise ValueError(f"{text} is no time")
+    return seconds, "seconds since 1970"

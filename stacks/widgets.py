@@ -1,0 +1,45 @@
+"""Widgets that dashboards of endpoints, services and batches share."""
+
+from collections.abc import Sequence
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+
+from workloads import Candidate
+
+HOURS_PER_DAY = 24
+NOT_MEASURED = "there is no recommendation yet."
+
+
+def limit_line(label: str, value: float) -> cloudwatch.HorizontalAnnotation:
+    return cloudwatch.HorizontalAnnotation(value=value, label=label)
+
+
+def graph(
+    title: str, *metrics: cloudwatch.IMetric, limits: Sequence[cloudwatch.HorizontalAnnotation] = ()
+) -> cloudwatch.GraphWidget:
+    return cloudwatch.GraphWidget(title=title, left=list(metrics), left_annotations=list(limits), width=12, height=6)
+
+
+def cost_per_day(
+    recommended: Candidate | None, noun: str, count: cloudwatch.IMetric
+) -> tuple[cloudwatch.MathExpression, cloudwatch.HorizontalAnnotation] | None:
+    """Returns the recommendation's cost at the peak, scaled by the number of `noun`, and its estimate as a limit.
+
+    `count` counts the instances or tasks. Returns None if the cost is unknown.
+    """
+    if recommended is None or recommended.cost_per_hour_usd is None or recommended.instance_count is None:
+        return None
+    per_hour, estimate = recommended.cost_per_hour_usd, recommended.cost_per_hour_usd * HOURS_PER_DAY
+    cost = cloudwatch.MathExpression(
+        expression=f"{noun} * {per_hour!r} / {recommended.instance_count} * {HOURS_PER_DAY}",
+        using_metrics={noun: count},
+        label="USD per day",
+        period=Duration.minutes(1),
+    )
+    return cost, limit_line(f"The recommendation's estimate, at the peak: {estimate:,.2f}", estimate)
+
+
+def unknown_cost(recommended: Candidate | None) -> cloudwatch.TextWidget:
+    reason = (recommended and recommended.cost_reason) or NOT_MEASURED
+    return cloudwatch.TextWidget(markdown=f"**Cost per day** is not known: {reason}", width=12, height=6)

@@ -1,0 +1,48 @@
+"""Files of recorded arrivals: what a line may be, and each bad line with its number."""
+
+from pathlib import Path
+
+import pytest
+
+from inference_recommender.load_generator.time_stamps import read_stamps
+from workloads import UsageError
+
+SECONDS = [f"{1.7e9 + number / 4}" for number in range(100)]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        SECONDS,
+        ["time", *SECONDS, ""],
+        [f'{{"time": {each}}}' for each in SECONDS],
+        [f"2023-11-14T22:13:{20 + number / 4:08.5f}Z" for number in range(100)],
+    ],
+)
+def test_times_are_iso_8601_or_seconds_a_line_or_json(tmp_path: Path, lines: list[str]) -> None:
+    file = tmp_path / "arrivals.csv"
+    file.write_text("\n".join(lines))
+    stamps_s = read_stamps(file)
+    assert stamps_s.tolist() == pytest.approx([1.7e9 + number / 4 for number in range(100)])
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["2", "1"], ":2: is earlier than the line before it. Sort the file by time."),
+        (
+            ["1", "2,5"],
+            ":2: got '2,5', which has no time. A line is 2026-11-22T13:00:00.25Z or {\"time\": 1795352400.25}.",
+        ),
+        (["1", "nan"], ":2: got 'nan', which has no time."),
+        (['{"at": 1}'], ":1: got '{\"at\": 1}', which has no time."),
+        (["1", "1", "2"], ": has 3 time stamps. Allowed: 100 or more, of different times. Record for longer."),
+        (["1"] * 200, ": has 200 time stamps. Allowed: 100 or more, of different times."),
+    ],
+)
+def test_a_bad_file_is_rejected_with_its_line(tmp_path: Path, lines: list[str], message: str) -> None:
+    file = tmp_path / "arrivals.csv"
+    file.write_text("\n".join(lines))
+    with pytest.raises(UsageError) as refused:
+        read_stamps(file)
+    assert str(refused.value).startswith(f"{file}{message}")
