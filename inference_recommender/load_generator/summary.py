@@ -5,12 +5,13 @@ Of several generators that ran one plan, only the whole seconds in which all sen
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from inference_recommender.capacity.closed_loop import MAX_ERROR_SHARE, NeverSettled, SustainedLoad, capacity
 from inference_recommender.capacity.statistics import Limit, samples_needed
@@ -45,6 +46,8 @@ class MeasuredRun(RunFacts):
     """The measurements of a finished run."""
 
     requests: SentRequests
+    sizes: Sequence[int] = ()
+    """Bytes of each payload's body; empty if they are not known."""
     open_loop: bool
     """Whether requests arrived at a fixed rate. Latency then counts from the intended send."""
 
@@ -73,6 +76,8 @@ class LoadSummary(RunFacts):
     unserved_share: float | None
     """`unserved_s` as a share of the users' time. None in an open loop."""
     stalled_s: float
+    latency_by_size: tuple[dict[str, float], ...]
+    """Bodies of similar size, the shortest first: bytes_at_most, requests, p50_ms and p99_ms from intended send."""
 
 
 def write_results(folder: Path, document: Mapping[str, Any], requests: SentRequests) -> None:
@@ -104,7 +109,20 @@ def summarise(measured: MeasuredRun, conditions: StoppingConditions) -> LoadSumm
         unfinished=unfinished,
         unserved_share=_unserved_share(measured),
         stalled_s=stalled_between(measured.requests.stalls_s, 0.0, measured.duration_s),
+        latency_by_size=tuple(_by_size(measured.requests, np.array(measured.sizes))),
     )
+
+
+def _by_size(rows: SentRequests, sizes: npt.NDArray[np.int64]) -> Iterator[dict[str, float]]:
+    """Yields quarters of the bodies by size; nothing if all have one size."""
+    bounds = np.unique(np.percentile(sizes, [25, 50, 75, 100], method="higher")) if len(sizes) else sizes
+    if len(bounds) > 1:
+        group = np.searchsorted(bounds, sizes[rows.payload])
+        for number, bound in enumerate(bounds.tolist()):
+            latencies_ms = rows.from_intended_ms[(group == number) & rows.succeeded]
+            if len(latencies_ms):
+                p50_ms, p99_ms = np.percentile(latencies_ms, [50, 99]).tolist()
+                yield {"bytes_at_most": bound, "requests": len(latencies_ms), "p50_ms": p50_ms, "p99_ms": p99_ms}
 
 
 def why_invalid(summary: LoadSummary) -> str | None:

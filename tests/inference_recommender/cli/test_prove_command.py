@@ -20,7 +20,6 @@ from inference_recommender.load_generator.requests import read_payloads
 from inference_recommender.measure import probe
 from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.payloads import request_bodies
-from inference_recommender.report.inputs import read_inputs
 from inference_recommender.run_folder import RunFolder
 from tests.builders import OBJECTIVE, a_candidate, a_recommendation, a_system
 from tests.inference_recommender.api import DeployedAccount
@@ -130,16 +129,6 @@ def test_a_recommendation_that_is_kept_exits_with_0_and_carries_its_proof(
     assert "<h2>Proof: kept</h2>" in report
     assert proof.reason in report
     assert proof.not_tested[0] in report
-
-
-def test_a_proof_reports_the_latency_by_size_of_the_request(servers: Servers, file: Path) -> None:
-    sizes = sorted(len(body) for body in request_bodies(load_workload("spellcheck").payloads()))
-    servers.service_ms = lambda request: 5.0 + 20.0 * (len(request.body) > sizes[3 * len(sizes) // 4])
-    assert _at_url(file) == 0
-    rows = read_inputs(_proof_folder(file)).sizes
-    assert len(rows) == 4
-    assert [row.p50_ms for row in rows[:3]] == pytest.approx([5.0] * 3, abs=0.5)
-    assert (rows[-1].bytes_at_most, rows[-1].p50_ms) == (sizes[-1], pytest.approx(25, abs=1))
 
 
 def test_a_proof_sends_the_arrivals_of_the_measured_objective(servers: Servers, file: Path) -> None:

@@ -79,6 +79,16 @@ def test_the_summary_knows_capacity_latency_and_the_generator_s_own_limits(run: 
     }
 
 
+def test_the_summary_has_the_latency_by_size_of_the_request(run: Run) -> None:
+    """Half of the bodies have seven bytes, and the others, of eight, take four times as long."""
+    outcome, _ = run(answering(lambda request: 0.01 if len(request.body) == 7 else 0.04), users((2, 4)))
+    assert outcome.summary is not None
+    short, long = outcome.summary["latency_by_size"]
+    assert (short["bytes_at_most"], short["p99_ms"]) == (7, pytest.approx(10))
+    assert (long["bytes_at_most"], long["p50_ms"]) == (8, pytest.approx(40))
+    assert short["requests"] + long["requests"] == outcome.summary["invocations"]
+
+
 def test_a_target_that_failed_is_exit_code_3(run: Run) -> None:
     outcome, events = run(answering(0.01, lambda body: (400, b'{"error":"unexpected input TEXTS"}')))
     assert outcome.exit_code == 3
