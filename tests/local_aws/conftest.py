@@ -5,10 +5,8 @@ The account's Tritons are real. Its jobs replay figures (`replayed_load`), so th
 speed.
 """
 
-import io
 import json
 import os
-import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -21,6 +19,7 @@ from botocore.model import OperationModel
 from botocore.validate import ParamValidator
 
 from aws_api.service_model import shape_problems
+from inference_recommender.payloads import tar_gz
 from local_aws.process.local_account import LocalAccount
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
 
@@ -64,15 +63,8 @@ class TritonPythonModel:
 """
 
 
-def tar_gz(files: Mapping[str, bytes | str]) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as stream:
-        for name, content in files.items():
-            data = content.encode() if isinstance(content, str) else content
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            stream.addfile(member, io.BytesIO(data))
-    return buffer.getvalue()
+def texts_archive(files: Mapping[str, str]) -> bytes:
+    return tar_gz({name: text.encode() for name, text in files.items()})
 
 
 def echo_request(*texts: str) -> str:
@@ -81,11 +73,11 @@ def echo_request(*texts: str) -> str:
 
 
 def echo_archive() -> bytes:
-    return tar_gz({"echo/config.pbtxt": ECHO_CONFIG, "echo/1/model.py": ECHO_MODEL})
+    return texts_archive({"echo/config.pbtxt": ECHO_CONFIG, "echo/1/model.py": ECHO_MODEL})
 
 
 def payload_archive() -> bytes:
-    return tar_gz({f"{number}.json": echo_request(f"text {number}") for number in range(5)})
+    return texts_archive({f"{number}.json": echo_request(f"text {number}") for number in range(5)})
 
 
 @pytest.fixture(scope="session")

@@ -31,7 +31,7 @@ from local_aws.sagemaker.endpoint import REASON_CHARACTERS, shortened
 from local_aws.sagemaker.model_host import default_model, model_data_url, unpack_model
 from local_aws.sagemaker.recommendation_request import InstanceTest, plan
 from local_aws.server import as_shell, exports
-from tests.local_aws.conftest import ECHO_CONFIG, echo_archive, tar_gz
+from tests.local_aws.conftest import ECHO_CONFIG, echo_archive, texts_archive
 from tests.local_aws.sagemaker.test_recommendation_jobs import request
 from workloads import Unavailable
 
@@ -39,7 +39,7 @@ URL = "s3://models/model.tar.gz"
 
 
 def repository(tmp_path: Path, files: Mapping[str, str]) -> Path:
-    unpack_model(tar_gz(files), URL, tmp_path / "repository")
+    unpack_model(texts_archive(files), URL, tmp_path / "repository")
     return tmp_path / "repository"
 
 
@@ -49,7 +49,7 @@ def test_an_archive_whose_name_tells_another_sha256_is_refused(tmp_path: Path) -
     named = f"s3://models/{hashlib.sha256(content).hexdigest()}.tar.gz"
     unpack_model(content, named, tmp_path / "repository")
     with pytest.raises(Unavailable, match="it is damaged, or another archive"):
-        unpack_model(tar_gz({"echo/config.pbtxt": ""}), named, tmp_path / "repository")
+        unpack_model(texts_archive({"echo/config.pbtxt": ""}), named, tmp_path / "repository")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, CfnResource, Environment, Stack
+from aws_cdk import App, CfnResource, Environment, Stack, Stage
 from aws_cdk import aws_iam as iam
 
 from app import add_all
@@ -85,11 +85,12 @@ def test_a_release_pays_for_cdks_own_checks_of_the_templates(
     assert (repository.root / "cdk.out/validation-report.json").exists()
 
 
-def test_the_check_with_cdk_nag_sees_a_wildcard(tmp_path: Path) -> None:
+@pytest.mark.parametrize("release", [False, True], ids=["in a stack", "in a stage of a release"])
+def test_the_check_with_cdk_nag_sees_a_wildcard(tmp_path: Path, release: bool) -> None:
     app = make_app(tmp_path)
-    role = iam.Role(Stack(app, "Stack"), "Role", assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"))
+    scope = Stage(app, "Beta") if release else app
+    role = iam.Role(Stack(scope, "Stack"), "Role", assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"))
     role.add_to_policy(iam.PolicyStatement(actions=["s3:GetObject"], resources=["*"]))
-    app.synth()
     assert nag_findings(app) == ["AwsSolutions-IAM5[Resource::*]"]
 
 

@@ -11,9 +11,9 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from inference_recommender.payloads import tar_gz
 from model_build.checkpoint.fetch import fetch_from_hub, fetch_from_s3
 from tests.hugging_face_hub import COMMIT, Hub, hugging_face_hub
-from tests.model_build.remote.remote_account import tar_gz
 from workloads import Unavailable
 
 FILES = {

@@ -1,14 +1,13 @@
 """A miniature repository whose workload has a target for every machine, and a fake account to build it in."""
 
 import hashlib
-import io
-import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from aws_api.processing_jobs import ProcessingJob
+from inference_recommender.payloads import tar_gz
 from model_build.remote.build_account import BuildAccount
 from model_build.remote.request import BuildSite
 from tests.builders import an_artifact
@@ -64,16 +63,6 @@ def site(**changes: Any) -> BuildSite:
     return BuildSite(
         **{"role_arn": ROLE, "bucket": "bucket", "region": "us-east-1", "stamp": "20261121-034500"} | changes
     )
-
-
-def tar_gz(files: Mapping[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as stream:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            stream.addfile(member, io.BytesIO(content))
-    return buffer.getvalue()
 
 
 def built(variant: str, files: Mapping[str, bytes], **changes: Any) -> dict[str, bytes]:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from containers import archive_reader
+from inference_recommender.payloads import tar_gz
 from model_build.remote import entry
-from tests.model_build.remote.remote_account import tar_gz
 from workloads import ROOT, images
 
 BUILD = """

@@ -13,10 +13,11 @@ from moto import mock_aws
 from aws_api.errors import AwsRefused
 from aws_api.expiry import expiry_of
 from aws_api.sagemaker import Endpoint
+from inference_recommender.payloads import tar_gz
 from model_build.remote.build_account import BuildAccount
 from model_build.remote.recording import Recording, plan_recording, record_on_chip
 from tests.builders import an_artifact
-from tests.model_build.remote.remote_account import FakeAccount, miniature, site, tar_gz
+from tests.model_build.remote.remote_account import FakeAccount, miniature, site
 from workloads import ROOT, Unavailable, UsageError, artifact_file, file_sha256, load_workload
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/transformers-in-production@sha256:" + "a" * 64
