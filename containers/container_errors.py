@@ -34,7 +34,7 @@ class Unavailable(ContainerError):
 
 
 def parser_of(program: str, description: "str | None") -> argparse.ArgumentParser:
-    """Returns the parser of `python -m program`, which prints the description as it is."""
+    """Returns the parser of `python -m program`. Its help keeps the lines of the description."""
     layout = argparse.RawDescriptionHelpFormatter
     return argparse.ArgumentParser(prog=f"python -m {program}", description=description, formatter_class=layout)
 
