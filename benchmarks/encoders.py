@@ -137,7 +137,7 @@ def _make_ours(name: str, family: str, checkpoint: Path, made: Path) -> None:
     )
     model = model.model_copy(update={"inputs": inputs_for(model, encoder_config, made / "workload.toml")})
     with tempfile.TemporaryDirectory() as scratch:
-        portable = export.export_checkpoint(read, model, Path(scratch))
+        portable = export.write("onnx", read, model, Path(scratch))
         precision = name.split()[-1]
         target: OnnxRuntimeTarget | OpenVinoTarget
         if name.startswith(OPENVINO):

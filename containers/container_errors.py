@@ -1,5 +1,6 @@
-"""The errors of the programs in containers, one class per exit code, and how such a program ends."""
+"""The errors of the programs in containers, one class per exit code, and how such a program begins and ends."""
 
+import argparse
 import os
 import sys
 import tempfile
@@ -30,6 +31,12 @@ class Unavailable(ContainerError):
     """A model, device, worker, library or storage is missing or fails."""
 
     exit_code = 3
+
+
+def parser_of(program: str, description: "str | None") -> argparse.ArgumentParser:
+    """Returns the parser of `python -m program`. Its help keeps the lines of the description."""
+    layout = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(prog=f"python -m {program}", description=description, formatter_class=layout)
 
 
 def exit_code_of(main: Callable[[], int]) -> int:

@@ -63,8 +63,12 @@ class WorkloadFolder:
             if self._shadow_is_elsewhere(target):
                 table["hosting"].pop("shadow")
         table["hosting"]["target"] = target
+        return self.with_table(table, self.file)
+
+    def with_table(self, table: Mapping[str, Any], file: Path) -> "WorkloadFolder":
+        """Returns the same folder with another workload.toml, which errors call `file`. Raises `InvalidDocument`."""
         other = copy(self)
-        other.workload = Workload.from_table(self.file, table)
+        other.workload = Workload.from_table(file, table)
         return other
 
     def measured_on(self, target: str | None) -> "WorkloadFolder":
@@ -89,8 +93,7 @@ class WorkloadFolder:
         table["sizing"] = published.sizing.model_dump(mode="json")
         if isinstance(self.workload.objective, LatencyObjective):
             table["objective"]["rows_per_invocation"] = published.rows_per_invocation
-        other = copy(self)
-        other.workload = Workload.from_table(self.file, table)
+        other = self.with_table(table, self.file)
         other.payload_file = self.path / published.payloads
         other.published_name = name
         return other
@@ -196,9 +199,7 @@ def with_settings(folder: WorkloadFolder, settings: Sequence[str]) -> WorkloadFo
         return folder
     table = folder.workload.model_dump(mode="json")
     set_keys(table, settings, "TABLE.KEY=VALUE, such as recommender.bucket=NAME")
-    changed = copy(folder)
-    changed.workload = Workload.from_table(Path("--set"), table)
-    return changed
+    return folder.with_table(table, Path("--set"))
 
 
 def set_keys(tables: dict[str, Any], settings: Sequence[str], allowed: str) -> None:

@@ -23,7 +23,7 @@ compatibility package. Sources, read in November 2026:
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from workloads.errors import Unavailable, UsageError
@@ -110,61 +110,34 @@ class TritonImage:
     """An image, by its tag yy.mm. A driver in neither list is one of which no source says anything."""
 
     cuda: str
-    tensorrt: str | None
+    tensorrt: str | None = None
     python: str
-    pytorch: str | None
+    pytorch: str | None = None
     starts_on: tuple[int, ...]
     fails_on: tuple[int, ...] = ()
-    host_ami: str
-    """The InferenceAmiVersion for hosts whose default driver does not start the image."""
+
+    @property
+    def host_ami(self) -> str:
+        """The InferenceAmiVersion for hosts whose default driver does not start the image."""
+        return HOST_AMIS[self.cuda.partition(".")[0]]
 
 
-_CUDA_12_AMI = "al2-ami-sagemaker-inference-gpu-3-1"
-_CUDA_13_AMI = "al2023-ami-sagemaker-inference-gpu-4-1"
-
-
-def _until_12_6(cuda: str, tensorrt: str, pytorch: str) -> TritonImage:
-    return TritonImage(
-        cuda=cuda,
-        tensorrt=tensorrt,
-        python="3.10",
-        pytorch=pytorch,
-        starts_on=(470, 535, 550, 580),
-        host_ami=_CUDA_12_AMI,
-    )
-
-
-def _with_13(cuda: str, pytorch: str | None = None, tensorrt: str | None = None) -> TritonImage:
-    return TritonImage(
-        cuda=cuda,
-        tensorrt=tensorrt,
-        python="3.12",
-        pytorch=pytorch,
-        starts_on=(580,),
-        fails_on=(470,),
-        host_ami=_CUDA_13_AMI,
-    )
-
-
+HOST_AMIS = {"12": "al2-ami-sagemaker-inference-gpu-3-1", "13": "al2023-ami-sagemaker-inference-gpu-4-1"}
+"""InferenceAmiVersion by CUDA's major."""
+_until_12_6 = partial(TritonImage, python="3.10", starts_on=(470, 535, 550, 580))
+_with_12_9 = partial(TritonImage, python="3.12", starts_on=(535, 550, 580), fails_on=(470,))
+_with_13 = partial(TritonImage, python="3.12", starts_on=(580,), fails_on=(470,))
 TRITON_IMAGES: Mapping[str, TritonImage] = {
-    "23.12": _until_12_6("12.3", "8.6.1.6", "2.2.0"),
-    "24.01": _until_12_6("12.3", "8.6.1.6", "2.2.0"),
-    "24.03": _until_12_6("12.4", "8.6.3", "2.3.0"),
-    "24.05": _until_12_6("12.4", "10.0.1.6", "2.4.0"),
-    "24.09": _until_12_6("12.6", "10.4.0.26", "2.5.0"),
-    "25.04": TritonImage(
-        cuda="12.9",
-        tensorrt="10.9.0.34",
-        python="3.12",
-        pytorch="2.7.0",
-        starts_on=(535, 550, 580),
-        fails_on=(470,),
-        host_ami=_CUDA_12_AMI,
-    ),
-    "25.09": _with_13("13.0", "2.9.0", "10.13.3.9"),
-    "26.03": _with_13("13.2", "2.11.0"),
-    "26.04": _with_13("13.2"),
-    "26.05": _with_13("13.2"),
+    "23.12": _until_12_6(cuda="12.3", tensorrt="8.6.1.6", pytorch="2.2.0"),
+    "24.01": _until_12_6(cuda="12.3", tensorrt="8.6.1.6", pytorch="2.2.0"),
+    "24.03": _until_12_6(cuda="12.4", tensorrt="8.6.3", pytorch="2.3.0"),
+    "24.05": _until_12_6(cuda="12.4", tensorrt="10.0.1.6", pytorch="2.4.0"),
+    "24.09": _until_12_6(cuda="12.6", tensorrt="10.4.0.26", pytorch="2.5.0"),
+    "25.04": _with_12_9(cuda="12.9", tensorrt="10.9.0.34", pytorch="2.7.0"),
+    "25.09": _with_13(cuda="13.0", tensorrt="10.13.3.9", pytorch="2.9.0"),
+    "26.03": _with_13(cuda="13.2", pytorch="2.11.0"),
+    "26.04": _with_13(cuda="13.2"),
+    "26.05": _with_13(cuda="13.2"),
 }
 GPU_DEFAULT = "24.09"
 """The newest that starts on every GPU family, so that a Recommender job, which cannot choose an AMI, tests the image

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from ..container_errors import INTERRUPTED, ContainerError, exit_code_of
+from ..container_errors import INTERRUPTED, ContainerError, exit_code_of, parser_of
 from . import __doc__ as usage
 from . import account, archive
 from .account import add_max_bad_share, exit_code
@@ -143,9 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=f"python -m {__package__}", description=usage, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(str(__package__), usage)
     parser.add_argument(
         "--model", required=True, help="folder of the built model or Triton repository, its .tar.gz, or s3://"
     )

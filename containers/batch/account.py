@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..container_errors import ContainerError, RowsUnaccounted, exit_code_of
+from ..container_errors import ContainerError, RowsUnaccounted, exit_code_of, parser_of
 from ..embedded_metrics import LogMetric, dimensions, document
 from .source import Chunk, find, survey
 from .storage import OutputStorage, open_storage
@@ -153,11 +153,7 @@ def _share(text: str) -> float:
 
 
 def main(arguments: "Sequence[str] | None" = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog=f"python -m {__package__}.account",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of(f"{__package__}.account", __doc__)
     parser.add_argument("--input", required=True, help="the shards' --input")
     parser.add_argument("--output", required=True, help="the shards' --output")
     parser.add_argument("--summaries", help="folder, or s3://, with only the shards' --summary files")

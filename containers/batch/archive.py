@@ -5,7 +5,6 @@
 Exit codes: 0 done; 2 usage; 3 the archive, S3 or the disk fails; 70 internal error, a log is named.
 """
 
-import argparse
 import hashlib
 import json
 import sys
@@ -13,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from .. import archive_reader
-from ..container_errors import Unavailable, exit_code_of
+from ..container_errors import Unavailable, exit_code_of, parser_of
 from .storage import open_bucket
 
 
@@ -82,11 +81,7 @@ def _file_sha256(file: Path) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog=f"python -m {__package__}.archive",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of(f"{__package__}.archive", __doc__)
     parser.add_argument("archive", help=".tar.gz on disk, or s3://")
     parser.add_argument("folder", type=Path, help="where to unpack it: missing, or empty")
     parsed = parser.parse_args()

@@ -10,7 +10,6 @@ report. The rows are those of evaluation.jsonl, in order.
 Exit codes: 0 done; 2 a row or an argument is wrong; 3 no model, no device, or the cores fail; 70 internal error.
 """
 
-import argparse
 import json
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..container_errors import ContainerError, exit_code_of
+from ..container_errors import ContainerError, exit_code_of, parser_of
 from ..encoder import goldens, load_engine
 from ..encoder.goldens import Golden, RecordedOutputs
 from ..encoder.predictor import Predictor
@@ -72,11 +71,7 @@ def _texts(row: "Mapping[str, Any]", settings: Settings) -> "list[Mapping[str, A
 
 
 def main(arguments: "Sequence[str] | None" = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog=f"python -m {__package__}.record",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of(f"{__package__}.record", __doc__)
     parser.add_argument("--model", required=True, help="a built model's folder or .tar.gz, on disk or s3://")
     parser.add_argument("--input", required=True, help="evaluation.jsonl, on disk or s3://")
     parser.add_argument("--output", required=True, help="the file to write, on disk or s3://")

@@ -4,9 +4,8 @@ Both sides of the file are here: the build writes `to_json`, the container reads
 """
 
 import json
-from dataclasses import Field, asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
 
 GRAPH_OUTPUTS: dict[str, tuple[str, ...]] = {
     "text-classification": ("logits",),
@@ -28,19 +27,8 @@ PER_TOKEN = frozenset({"token-classification", "question-answering"})
 LAUNCH_TOKENS = 16
 """The fixed cost of a launch on CPU, in tokens. An estimate: threads make a token cheaper, and a launch not."""
 OTHER_PROBLEMS = ("multi_label_classification", "regression")
-OPTIONAL = frozenset(
-    {
-        "problem_type",
-        "threshold",
-        "activation",
-        "aggregation",
-        "stride",
-        "max_windows",
-        "precision",
-        "instruction_sets",
-    }
-)
-"""The keys that settings.json has only with a value other than the default."""
+ALWAYS_WRITTEN = frozenset({"truncation", "input_types", "launch_tokens"})
+"""The keys that settings.json has with their default, too."""
 
 
 @dataclass(frozen=True)
@@ -98,11 +86,12 @@ class Settings:
     def to_json(self) -> str:
         """Returns settings.json, without the keys of other tasks and runtimes."""
         values = asdict(self)
-        kept = {field.name: values[field.name] for field in fields(self) if not self._is_left_out(field)}
-        return json.dumps(kept, indent=2) + "\n"
-
-    def _is_left_out(self, field: "Field[Any]") -> bool:
-        return field.name in OPTIONAL and getattr(self, field.name) == field.default
+        kept = [
+            field.name
+            for field in fields(self)
+            if field.name in ALWAYS_WRITTEN or getattr(self, field.name) != field.default
+        ]
+        return json.dumps({name: values[name] for name in kept}, indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> "Settings":

@@ -123,7 +123,7 @@ def _bert(source: RandomWeights, model: Model) -> tuple[dict[str, Any], Draw]:
         "hidden_act": "gelu",
         "layer_norm_eps": 1e-12,
         "pad_token_id": 0,
-        **(_named(labels) if labels else {}),
+        **(named_labels(labels) if labels else {}),
         **size,
     }
 
@@ -139,7 +139,8 @@ def _bert(source: RandomWeights, model: Model) -> tuple[dict[str, Any], Draw]:
     return config, draw
 
 
-def _named(labels: tuple[str, ...]) -> dict[str, Any]:
+def named_labels(labels: tuple[str, ...]) -> dict[str, Any]:
+    """Returns config.json's keys for the labels of a head's outputs."""
     numbered = {str(index): label for index, label in enumerate(labels)}
     return {"id2label": numbered, "label2id": {label: index for index, label in enumerate(labels)}}
 

@@ -28,12 +28,13 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
     match inputs.target:
         case TorchScriptTarget() as target:
             progress("Tracing")
-            export.trace_checkpoint(inputs.checkpoint, inputs.encoder, graphs, target.precision)
+            form: export.Format = "torchscript" if target.precision == "fp32" else "torchscript-mixed"
+            export.write(form, inputs.checkpoint, inputs.encoder, graphs)
             return {}
         case CudaTarget(execution=execution):
             progress("Tracing")
-            made = export.program_checkpoint if execution == "eager" else export.trace_checkpoint
-            made(inputs.checkpoint, inputs.encoder, scratch).rename(graphs / CUDA_FILES[execution])
+            form = "program" if execution == "eager" else "torchscript"
+            export.write(form, inputs.checkpoint, inputs.encoder, scratch).rename(graphs / CUDA_FILES[execution])
             return {}
         case OnnxRuntimeTarget() as target:
             portable = _export(inputs, scratch, progress)
@@ -78,7 +79,7 @@ def _export(inputs: CompileInputs, scratch: Path, progress: Progress) -> Path:
     """Exports once for each scratch folder."""
     if not (scratch / export.GRAPH).exists():
         progress("Exporting to ONNX")
-        export.export_checkpoint(inputs.checkpoint, inputs.encoder, scratch)
+        export.write("onnx", inputs.checkpoint, inputs.encoder, scratch)
     return scratch / export.GRAPH
 
 

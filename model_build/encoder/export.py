@@ -29,6 +29,7 @@ from model_build.encoder.graphs import INLINE_LIMIT
 from workloads import EncoderModel, Model, TextToText
 
 Network = bert.Bert | wrapper.Wrapped
+Format = Literal["onnx", "program", "torchscript", "torchscript-mixed"]
 
 OPSET = 18
 LEAST = -1e38
@@ -50,24 +51,8 @@ def example(model: Network, rows: int, length: int) -> tuple[Tensor, ...]:
     )
 
 
-def export_checkpoint(checkpoint: Checkpoint, model: EncoderModel, folder: Path) -> Path:
-    """Writes `model.onnx` into `folder`."""
-    return _written("onnx", checkpoint, model, folder)
-
-
-def trace_checkpoint(
-    checkpoint: Checkpoint, model: EncoderModel, folder: Path, precision: Literal["fp32", "fp16"] = "fp32"
-) -> Path:
-    """Writes `model.pt` into `folder`; fp16 is mixed precision."""
-    return _written("torchscript" if precision == "fp32" else "torchscript-mixed", checkpoint, model, folder)
-
-
-def program_checkpoint(checkpoint: Checkpoint, model: EncoderModel, folder: Path) -> Path:
-    """Writes `model.pt2` into `folder`."""
-    return _written("program", checkpoint, model, folder)
-
-
-def _written(form: str, checkpoint: Checkpoint, model: EncoderModel, folder: Path) -> Path:
+def write(form: Format, checkpoint: Checkpoint, model: EncoderModel, folder: Path) -> Path:
+    """Writes the file of a format into `folder`; mixed precision is fp16."""
     if sum(file.stat().st_size for file in checkpoint.weights) <= INLINE_LIMIT:
         return WRITERS[form](load(checkpoint, model), folder)
     command = [sys.executable, "-m", __name__, form, str(folder), str(checkpoint.folder), str(checkpoint.encoder)]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from model_build.checkpoint import broken, loading, sentencepiece
+from model_build.checkpoint.architectures import named_labels
 from model_build.checkpoint.fetch import PATTERNS, fetch_from_hub, fetch_from_s3
 from model_build.checkpoint.files import read_json
 from model_build.init.checkpoint_facts import CheckpointFacts
@@ -92,9 +93,7 @@ def copy(source: Path, folder: Path, facts: CheckpointFacts) -> None:
     if lacks_tokenizer(source):
         write_tokenizer(source, folder)
     if not names_its_labels(facts):
-        named = {str(index): label for index, label in enumerate(facts.labels)}
-        ids = {label: index for index, label in enumerate(facts.labels)}
-        config = {**facts.config, "id2label": named, "label2id": ids}
+        config = {**facts.config, **named_labels(facts.labels)}
         (folder / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 

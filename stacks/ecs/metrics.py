@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from aws_cdk import Aws, Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-from workloads.objective import CLIENT_LATENCY, METRIC_NAMESPACE, metric_dimensions
+from stacks.endpoint.metrics import reported
+from workloads.objective import CLIENT_LATENCY, metric_dimensions
 
 
 def client_latency(workload: str, statistic: str) -> cloudwatch.Metric:
@@ -61,10 +62,4 @@ def reported_dimensions(workload: str) -> Mapping[str, str]:
 
 
 def _reported(workload: str, name: str, statistic: str) -> cloudwatch.Metric:
-    return cloudwatch.Metric(
-        namespace=METRIC_NAMESPACE,
-        metric_name=name,
-        dimensions_map=dict(reported_dimensions(workload)),
-        statistic=statistic,
-        period=Duration.minutes(1),
-    )
+    return reported(workload, Aws.STACK_NAME, name, statistic)

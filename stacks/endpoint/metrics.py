@@ -86,13 +86,7 @@ class EndpointMetrics:
 
     def _reported(self, name: str, statistic: str) -> cloudwatch.Metric:
         """A metric that callers or containers publish under the workload and the stack, called like the endpoint."""
-        return cloudwatch.Metric(
-            namespace=METRIC_NAMESPACE,
-            metric_name=name,
-            statistic=statistic,
-            period=MINUTE,
-            dimensions_map=dict(metric_dimensions(self.workload, self.endpoint_name)),
-        )
+        return reported(self.workload, self.endpoint_name, name, statistic)
 
     def _hardware(self, name: str) -> cloudwatch.Metric:
         return self._metric(name, "Average", "/aws/sagemaker/Endpoints")
@@ -106,3 +100,14 @@ class EndpointMetrics:
             period=MINUTE,
             dimensions_map={"EndpointName": self.endpoint_name, "VariantName": VARIANT, **fleet},
         )
+
+
+def reported(workload: str, stack: str, name: str, statistic: str) -> cloudwatch.Metric:
+    """A metric that callers or containers publish under a workload and its stack."""
+    return cloudwatch.Metric(
+        namespace=METRIC_NAMESPACE,
+        metric_name=name,
+        statistic=statistic,
+        period=MINUTE,
+        dimensions_map=dict(metric_dimensions(workload, stack)),
+    )

@@ -109,7 +109,8 @@ class ReleasePipelineStack(Stack):
             "Pipeline",
             synth=self._synth(),
             code_pipeline=release,
-            cli_version=_cli_version(),
+            # The version with which the Synth step runs.
+            cli_version=json.loads((ROOT / "package.json").read_text("utf-8"))["devDependencies"]["aws-cdk"],
             cdk_assets_cli_version=steps.CDK_ASSETS,
         )
         measurement = self._beta(pipeline)
@@ -344,11 +345,14 @@ def _model(workload: Workload) -> steps.Model:
         steps.Build(workload=workload.name, target=name, remote=_runtime(workload, name) in REMOTE)
         for name in workload.deployed
     )
+    # An EC2 type is SageMaker's, too, by another name.
+    instance_type = f"ml.{workload.instance_types[0].removeprefix('ml.')}"
+    chip = steps.Chip(instance_type=instance_type, image_uri=workload.hosting.image_uri)
     return steps.Model(
         workload=hosted.workload,
         target=hosted.target,
         remote=hosted.remote,
-        chip=_chip(workload) if _runtime(workload, hosted.target) in NEURON_FAMILIES else None,
+        chip=chip if _runtime(workload, hosted.target) in NEURON_FAMILIES else None,
         loaded=bool(workload.failing_hosts()),
         proven=workload.recommender.prove,
         beside=tuple(beside),
@@ -360,21 +364,10 @@ def _runtime(workload: Workload, target: str) -> str:
     return workload.targets[workload.variant(target).target].runtime
 
 
-def _chip(workload: Workload) -> steps.Chip:
-    """Returns the machine on which an endpoint runs the model. An EC2 type is SageMaker's, too, by another name."""
-    instance_type = f"ml.{workload.instance_types[0].removeprefix('ml.')}"
-    return steps.Chip(instance_type=instance_type, image_uri=workload.hosting.image_uri)
-
-
 def _output(stack: Stack, name: str) -> CfnOutput:
     output = stack.node.find_child(name)
     assert isinstance(output, CfnOutput)
     return output
-
-
-def _cli_version() -> str:
-    """Returns the version of the CDK CLI that package.json names, with which the Synth step runs."""
-    return str(json.loads((ROOT / "package.json").read_text("utf-8"))["devDependencies"]["aws-cdk"])
 
 
 def _acknowledge_artifacts(pipeline: pipelines.CodePipeline) -> None:

@@ -15,7 +15,7 @@ from model_build import layers
 from model_build.checkpoint import resolve
 from model_build.checkpoint.architectures import bert_weights
 from model_build.encoder.bert import Bert
-from model_build.encoder.export import export_checkpoint
+from model_build.encoder.export import write
 from model_build.tensorrt.precision import element_types
 from model_build.text2text import export
 from tests.model_build.miniatures.tiny_bert import make_workload
@@ -96,7 +96,7 @@ def make_bert(folder: Path, task: str) -> Path:
     workload = make_workload(folder / "workloads", task)
     model = workload.workload.model
     assert isinstance(model, EncoderModel)
-    return export_checkpoint(resolve(workload, folder / "cache"), model, folder)
+    return write("onnx", resolve(workload, folder / "cache"), model, folder)
 
 
 def bert(model: EncoderModel) -> Bert:
