@@ -61,11 +61,8 @@ def failed_events(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
 def _failed_resource(
     account: SageMakerAccount, stack: str, event: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]
 ) -> Failure:
-    reasons, log, physical_id = (
-        [event.get("ResourceStatusReason", "")],
-        ContainerLog(),
-        event.get("PhysicalResourceId", ""),
-    )
+    physical_id, log = event.get("PhysicalResourceId", ""), ContainerLog()
+    reasons = [event.get("ResourceStatusReason", "")]
     if event["ResourceType"] == ENDPOINT and physical_id:
         endpoint = physical_id.rpartition("/")[2]
         failure = endpoint_failure(account, endpoint, described_endpoint(account, endpoint))

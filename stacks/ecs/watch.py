@@ -1,6 +1,7 @@
 """Alarms and dashboard of a service. Limits are the objective and the measured capacity."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -82,19 +83,11 @@ class EcsServiceWatch(Construct):
         return alarms
 
     def _health(self) -> list[cloudwatch.Alarm]:
-        service = self._props.service
+        service, alarm, busy = self._props.service, partial(sustained_alarm, self), BUSY_CPU_PERCENT
         return [
-            sustained_alarm(
-                self, "UnhealthyTasks", service.metric_unhealthy_tasks(), 1, "A task fails its health check."
-            ),
-            sustained_alarm(self, "Resets", service.metric_resets(), RESETS_PER_MINUTE, "Tasks reset connections."),
-            sustained_alarm(
-                self,
-                "Cpu",
-                service.metric_cpu(),
-                BUSY_CPU_PERCENT,
-                "The tasks use all CPUs, so tokenisation is delayed.",
-            ),
+            alarm("UnhealthyTasks", service.metric_unhealthy_tasks(), 1, "A task fails its health check."),
+            alarm("Resets", service.metric_resets(), RESETS_PER_MINUTE, "Tasks reset connections."),
+            alarm("Cpu", service.metric_cpu(), busy, "The tasks use all CPUs, so tokenisation is delayed."),
         ]
 
 

@@ -24,27 +24,16 @@ class EndpointAlarms(Construct):
         capacity_per_instance: float | None,
     ) -> None:
         super().__init__(scope, id)
-        self._metrics, self._objective, self._capacity_per_instance = metrics, objective, capacity_per_instance
-        alarms = _FleetAlarms(self, metrics, objective)
-        self.paging = [*alarms.latency(), self._client_latency(), *alarms.errors(), *self._saturation()]
-        self.all = [*self.paging, alarms.client_errors(objective.max_error_rate)]
-
-    def _client_latency(self) -> cloudwatch.Alarm:
-        objective = self._objective
-        limit_ms = client_latency_limit_ms(objective)
-        return sustained_alarm(
-            self,
-            "ClientLatency",
-            self._metrics.client_latency(objective.percentile.lower()),
-            limit_ms,
-            f"{objective.percentile} client latency reached {limit_ms:g} ms, the objective plus the overhead limit.",
-        )
-
-    def _saturation(self) -> list[cloudwatch.Alarm]:
-        if (capacity := self._capacity_per_instance) is None:
-            return []
-        text = f"Invocations per minute and instance reached the measured capacity, {capacity:,.0f}."
-        return [sustained_alarm(self, "Saturation", self._metrics.invocations_per_instance(), capacity, text)]
+        latency, errors, client_errors = _of_fleet(self, metrics, objective, objective.max_error_rate)
+        percentile, limit_ms = objective.percentile, client_latency_limit_ms(objective)
+        waited = metrics.client_latency(percentile.lower())
+        text = f"{percentile} client latency reached {limit_ms:g} ms, the objective plus the overhead limit."
+        self.paging = [*latency, sustained_alarm(self, "ClientLatency", waited, limit_ms, text), *errors]
+        if (capacity := capacity_per_instance) is not None:
+            text = f"Invocations per minute and instance reached the measured capacity, {capacity:,.0f}."
+            load = metrics.invocations_per_instance()
+            self.paging.append(sustained_alarm(self, "Saturation", load, capacity, text))
+        self.all = [*self.paging, client_errors]
 
 
 class RollbackAlarms(Construct):
@@ -56,51 +45,46 @@ class RollbackAlarms(Construct):
     def __init__(self, scope: Construct, id: str, *, metrics: EndpointMetrics, objective: LatencyObjective) -> None:
         super().__init__(scope, id)
         # PutMetricAlarm keeps the state of an alarm that exists. A new name starts a new alarm.
-        alarms = _FleetAlarms(self, metrics, objective, prefix=f"{metrics.endpoint_name}-{metrics.config_name}-")
+        prefix = f"{metrics.endpoint_name}-{metrics.config_name}-"
         limit = max(ROLLBACK_CLIENT_ERROR_RATE, objective.max_error_rate)
-        self.all = [*alarms.latency(), *alarms.errors(), alarms.client_errors(limit)]
+        latency, errors, client_errors = _of_fleet(self, metrics, objective, limit, prefix)
+        self.all = [*latency, *errors, client_errors]
 
 
-class _FleetAlarms:
-    """Adds alarms to `scope`. `prefix` gives them names; without it CloudFormation generates the names."""
+def _of_fleet(
+    scope: Construct,
+    metrics: EndpointMetrics,
+    objective: LatencyObjective,
+    client_error_rate: float,
+    prefix: str | None = None,
+) -> tuple[list[cloudwatch.Alarm], list[cloudwatch.Alarm], cloudwatch.Alarm]:
+    """Returns the alarms of latency, of errors, and of callers' errors. CloudFormation names them without `prefix`."""
 
-    def __init__(
-        self, scope: Construct, metrics: EndpointMetrics, objective: LatencyObjective, prefix: str | None = None
-    ) -> None:
-        self._scope, self._metrics, self._objective, self._prefix = scope, metrics, objective, prefix
+    def alarm(id: str, metric: cloudwatch.Metric, threshold: float, text: str) -> cloudwatch.Alarm:
+        return sustained_alarm(scope, id, metric, threshold, text, name=None if prefix is None else f"{prefix}{id}")
 
-    def latency(self) -> list[cloudwatch.Alarm]:
-        metrics, objective = self._metrics, self._objective
-        model = self._alarm(
+    model_ms, overhead_ms, limit = objective.model_latency_ms, objective.overhead_latency_ms, objective.max_error_rate
+    latency = [
+        alarm(
             "ModelLatency",
             metrics.model_latency(objective.percentile.lower()),
-            objective.model_latency_ms * MICROSECONDS_PER_MILLISECOND,
-            f"{objective.percentile} model latency reached the objective, {objective.model_latency_ms:g} ms.",
-        )
-        overhead = self._alarm(
+            model_ms * MICROSECONDS_PER_MILLISECOND,
+            f"{objective.percentile} model latency reached the objective, {model_ms:g} ms.",
+        ),
+        alarm(
             "OverheadLatency",
             metrics.overhead_latency(),
-            objective.overhead_latency_ms * MICROSECONDS_PER_MILLISECOND,
-            f"Average overhead latency reached its limit, {objective.overhead_latency_ms:g} ms.",
-        )
-        return [model, overhead]
-
-    def errors(self) -> list[cloudwatch.Alarm]:
-        metrics, limit = self._metrics, self._objective.max_error_rate
-        server = f"{limit:.2%} of requests failed with a 5xx status."
-        model = f"{limit:.2%} of requests failed in the container."
-        return [
-            self._alarm("ServerErrors", metrics.server_error_rate(), limit, server),
-            self._alarm("ModelErrors", metrics.model_error_rate(), limit, model),
-        ]
-
-    def client_errors(self, limit: float) -> cloudwatch.Alarm:
-        text = f"{limit:.2%} of requests failed with a 4xx status."
-        return self._alarm("ClientErrors", self._metrics.client_error_rate(), limit, text)
-
-    def _alarm(self, id: str, metric: cloudwatch.Metric, threshold: float, description: str) -> cloudwatch.Alarm:
-        name = None if self._prefix is None else f"{self._prefix}{id}"
-        return sustained_alarm(self._scope, id, metric, threshold, description, name=name)
+            overhead_ms * MICROSECONDS_PER_MILLISECOND,
+            f"Average overhead latency reached its limit, {overhead_ms:g} ms.",
+        ),
+    ]
+    requests = f"{limit:.2%} of requests"
+    errors = [
+        alarm("ServerErrors", metrics.server_error_rate(), limit, f"{requests} failed with a 5xx status."),
+        alarm("ModelErrors", metrics.model_error_rate(), limit, f"{requests} failed in the container."),
+    ]
+    text = f"{client_error_rate:.2%} of requests failed with a 4xx status."
+    return latency, errors, alarm("ClientErrors", metrics.client_error_rate(), client_error_rate, text)
 
 
 def client_latency_limit_ms(objective: LatencyObjective) -> float:

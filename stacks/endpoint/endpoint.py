@@ -67,7 +67,10 @@ class WorkloadEndpoint(Construct):
         self._network = EndpointVpc(self, "Network", network=network) if network else None
         self.role = self._execution_role(props)
         self._key = self._storage_key(props)
-        self._capture = self._captured_data(props)
+        self._capture = None
+        if props.hosting.data_capture:
+            self._capture = CapturedData(self, "Captured", capture=props.hosting.data_capture, key=self._key)
+            self._capture.grant_write(self.role)
         production = self._served("Production", props.production)
         shadow = self._served(SHADOW, props.shadow) if props.shadow else None
         config = self._config(props, production, shadow)
@@ -122,7 +125,10 @@ class WorkloadEndpoint(Construct):
         return config
 
     def _endpoint(self, props: WorkloadEndpointProps, config: sagemaker.CfnEndpointConfig) -> sagemaker.CfnEndpoint:
-        alarms = self._rollback_alarms(props, config.attr_endpoint_config_name) if props.update else None
+        metrics = replace(props.metrics, config_name=config.attr_endpoint_config_name)
+        alarms = None
+        if props.update:
+            alarms = RollbackAlarms(self, "Rollback", metrics=metrics, objective=props.objective)
         endpoint = sagemaker.CfnEndpoint(
             self,
             "Endpoint",
@@ -142,10 +148,6 @@ class WorkloadEndpoint(Construct):
             endpoint.node.add_dependency(policy)
         return endpoint
 
-    def _rollback_alarms(self, props: WorkloadEndpointProps, config_name: str) -> RollbackAlarms:
-        metrics = replace(props.metrics, config_name=config_name)
-        return RollbackAlarms(self, "Rollback", metrics=metrics, objective=props.objective)
-
     def _log_group(self, props: WorkloadEndpointProps) -> logs.LogGroup:
         """Creates the log group before SageMaker does, which would keep the logs for ever."""
         group = logs.LogGroup(
@@ -158,13 +160,6 @@ class WorkloadEndpoint(Construct):
         )
         acknowledge_log(group)
         return group
-
-    def _captured_data(self, props: WorkloadEndpointProps) -> "CapturedData | None":
-        if props.hosting.data_capture is None:
-            return None
-        captured = CapturedData(self, "Captured", capture=props.hosting.data_capture, key=self._key)
-        captured.grant_write(self.role)
-        return captured
 
     def _storage_key(self, props: WorkloadEndpointProps) -> kms.IKey | None:
         """Returns the key of volumes and captured data; None where there is neither, and where they have AWS's own."""
@@ -234,7 +229,13 @@ def _deployment_config(
     )
     if isinstance(update, Rolling):
         return sagemaker.CfnEndpoint.DeploymentConfigProperty(
-            auto_rollback_configuration=rollback, rolling_update_policy=_rolling(update, least)
+            auto_rollback_configuration=rollback,
+            rolling_update_policy=sagemaker.CfnEndpoint.RollingUpdatePolicyProperty(
+                maximum_batch_size=_step(update.percent, least),
+                wait_interval_in_seconds=update.bake_s,
+                maximum_execution_timeout_in_seconds=LONGEST_UPDATE_S,
+                rollback_maximum_batch_size=_percent(100),  # Roll back in one step.
+            ),
         )
     return sagemaker.CfnEndpoint.DeploymentConfigProperty(
         auto_rollback_configuration=rollback,
@@ -258,15 +259,6 @@ def _traffic(update: EndpointUpdate, least: int) -> sagemaker.CfnEndpoint.Traffi
             )
         case _:
             return sagemaker.CfnEndpoint.TrafficRoutingConfigProperty(type="ALL_AT_ONCE", wait_interval_in_seconds=0)
-
-
-def _rolling(update: Rolling, least: int) -> sagemaker.CfnEndpoint.RollingUpdatePolicyProperty:
-    return sagemaker.CfnEndpoint.RollingUpdatePolicyProperty(
-        maximum_batch_size=_step(update.percent, least),
-        wait_interval_in_seconds=update.bake_s,
-        maximum_execution_timeout_in_seconds=LONGEST_UPDATE_S,
-        rollback_maximum_batch_size=_percent(100),  # Roll back in one step.
-    )
 
 
 def _canary(percent: int, least: int) -> sagemaker.CfnEndpoint.CapacitySizeProperty:

@@ -31,13 +31,13 @@ class ServingImage(Construct):
         self._triton_version, self._instance_type, self._artifact = triton_version, instance_types[0], artifact
         self._workload = workload
         self.host_ami: str | None = None
+        kind = own_images.endpoint_kind(artifact.runtime, triton_version, self._instance_type)
         if not runs_on_neuron(artifact):
             self.host_ami = next(filter(None, (host_ami(triton_version, name) for name in instance_types)), None)
             for name in instance_types:
                 self._check_driver(name)
             if image_uri is None:
-                self._check_triton()
-        kind = own_images.endpoint_kind(artifact.runtime, triton_version, self._instance_type)
+                self._check_triton(kind)
         self._own = OwnImage(self, "Own", uri=image_uri, kind=kind, workload=workload)
         self.uri = self._own.uri
 
@@ -55,10 +55,9 @@ class ServingImage(Construct):
             f"{instance_type}. Check it with `python -m stacks preflight --probe {instance_type}`.",
         )
 
-    def _check_triton(self) -> None:
+    def _check_triton(self, kind: str) -> None:
         """Raises `UsageError` for a version that our image cannot be built of. Its build checks the region."""
-        file, version = self._workload.folder.file, str(self._triton_version)
-        kind = own_images.endpoint_kind(self._artifact.runtime, version, self._instance_type)
+        file, version = self._workload.folder.file, self._triton_version
         if kind not in own_images.TRITON_LOCKS:
             raise UsageError(
                 f"{file}: hosting.triton_version: got '{version}', for which containers/triton has no packages on "
