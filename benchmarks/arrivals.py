@@ -67,7 +67,8 @@ def _round(folder: WorkloadFolder, system: SystemUnderTest, run_folder: RunFolde
     run_folder.keep_bytes(PAYLOADS, payload_archive(folder.payloads(), workload.latency_objective))
     settled = _users(folder, system, run_folder)
     for label, process in _processes(run_folder.path):
-        arrivals, limit = fitted(process), limit_of(workload.latency_objective)
+        limit = limit_of(workload.latency_objective)
+        arrivals = fitted(process, settled.estimate(limit).invocations_per_minute or 600.0)
         estimate = settled.estimate(limit, arrivals)
         probe = GeneratorProbe(
             run_folder.path / PAYLOADS,

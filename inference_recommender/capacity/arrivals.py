@@ -113,17 +113,17 @@ class SeenQueue:
     decays: Floats
 
 
-def markov_arrivals(process: ArrivalProcess, rate: float, per_s: float = 1.0) -> MarkovArrivals:
-    """Returns a process at a rate, which is in units of `per_s` a second. A replay has no such process: fit one."""
+def markov_arrivals(process: ArrivalProcess, rate: float, unit_s: float = 1.0) -> MarkovArrivals:
+    """Returns a process at a mean rate for each `unit_s` seconds. A replay has no such process: fit one."""
     if process.process in ("gamma", "weibull"):
         chain = _mixed_gaps(process) if (process.cv or 1.0) > 1 else _regular_gaps(process.cv or 1.0)
         return MarkovArrivals(chain.quiet * rate, chain.arriving * rate)
     assert process.process != "replay", "a replay is fitted first"
     if process.process == "poisson":
         return MarkovArrivals(np.array([[-rate]]), np.array([[rate]]))
-    rates, means_s = _modulation(process, rate * per_s)
-    leaves = np.array([1 / each for each in means_s]) / per_s
-    arriving = np.diag(np.array(rates) / per_s)
+    rates, means_s = _modulation(process, rate / unit_s)
+    leaves = [unit_s / each for each in means_s]
+    arriving = np.diag(rates) * unit_s
     return MarkovArrivals(np.array([[-leaves[0], leaves[0]], [leaves[1], -leaves[1]]]) - arriving, arriving)
 
 

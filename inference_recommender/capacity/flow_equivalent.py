@@ -51,7 +51,7 @@ MOST_USERS = 10_000
 """Runs with more closed-loop users at one service are not valid."""
 RESAMPLES, HALVINGS, ROUNDS = 50, 24, 20
 """After the halvings a rate or a latency is known to a ten-millionth of the range."""
-MINUTES_PER_S = 1 / 60
+MINUTE_S = 60.0
 STALLED = 0.2
 """A period with a larger share of its time in stalls of the machine is not clean."""
 FEWEST_CLEAN, CLEAN_USERS = 1 / 3, 0.7
@@ -133,12 +133,12 @@ class FlowEquivalentServer:
         if self.arrivals == POISSON:
             steps = rate / self.completions
             return SeenQueue(steps=steps, shares=np.ones(1), decays=steps[-1:])
-        return markov_arrivals(self.arrivals, rate, MINUTES_PER_S).queue(self.completions)
+        return markov_arrivals(self.arrivals, rate, MINUTE_S).queue(self.completions)
 
     def _indices(self, rate: float) -> tuple[float, float]:
         """Returns A and J, of the indices of dispersion over the relaxation time of the queue."""
         most, of_arrivals, index = self.most, 1.0, self.dispersion.at(0.0)
-        chain = None if self.arrivals == POISSON else markov_arrivals(self.arrivals, rate, MINUTES_PER_S)
+        chain = None if self.arrivals == POISSON else markov_arrivals(self.arrivals, rate, MINUTE_S)
         for _ in range(ROUNDS):
             before = np.array([of_arrivals, index])
             minutes = float((of_arrivals * rate + index * most) / (most - rate) ** 2)

@@ -191,7 +191,7 @@ class Search:
                 CONFIDENCE,
                 limit=limit,
                 saturation=saturation,
-                dispersion=markov_arrivals(self.arrivals, rate, 1 / 60).dispersion(limit),
+                dispersion=markov_arrivals(self.arrivals, rate, 60.0).dispersion(limit),
             )
             if rate <= SLOWEST_PER_MINUTE and self._is_over(self._near[-1]):
                 raise _Ended(Reason.NOTHING_KEEPS)

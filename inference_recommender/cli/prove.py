@@ -121,11 +121,10 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
     system = _system(options, workload, recommendation)
     check_artifact(system, recommendation, chosen, file)
     arrivals = arrivals_of(recommendation.objective, folder.path)
-    process, rate = (
-        fitted(arrivals),
-        recommendation.objective.peak_invocations_per_minute / (chosen.instance_count or 1),
-    )
-    longest_s = options.max_duration_s or default_duration_s(process, rate * system.instances)
+    peak_of_instance = recommendation.objective.peak_invocations_per_minute / (chosen.instance_count or 1)
+    rate = peak_of_instance * system.instances
+    process = fitted(arrivals, rate)
+    longest_s = options.max_duration_s or default_duration_s(process, rate)
     with_overhead_s = (longest_s + LONGEST_WARM_UP_S) * (1 + OVERHEAD_SHARE)
     check_endpoint_lifetime(system, with_overhead_s, datetime.now(UTC))
     if system.archive_sha256 is None:

@@ -163,8 +163,9 @@ def _simulate(options: argparse.Namespace, stderr: Console) -> int:
 
 def _dispersion(folder: WorkloadFolder, traffic: TrafficSource) -> float:
     """Returns the index of dispersion of the requests in a minute at the trace's mean rate."""
-    arrivals = fitted(arrivals_of(folder.workload.latency_objective, folder.path))
-    return markov_arrivals(arrivals, traffic.load(0).mean_per_minute / MINUTE_S).dispersion(MINUTE_S)
+    rate = traffic.load(0).mean_per_minute
+    arrivals = fitted(arrivals_of(folder.workload.latency_objective, folder.path), rate)
+    return markov_arrivals(arrivals, rate / MINUTE_S).dispersion(MINUTE_S)
 
 
 def _searched(

@@ -53,9 +53,15 @@ def arrivals_of(objective: LatencyObjective, folder: Path) -> ArrivalProcess:
     return process.model_copy(update={"file": str(file)})
 
 
-def fitted(arrivals: ArrivalProcess) -> ArrivalProcess:
-    """Returns the process itself, or the one that fits its recorded arrivals."""
-    return fit(read_stamps(Path(arrivals.file))).process if arrivals.file else arrivals
+def fitted(arrivals: ArrivalProcess, rate_per_minute: float) -> ArrivalProcess:
+    """Returns the process itself, or the one that fits its recorded arrivals when they are replayed at a rate."""
+    if arrivals.file is None:
+        return arrivals
+    found = fit(read_stamps(Path(arrivals.file)))
+    if found.process.burst_s is None:
+        return found.process
+    burst_s = found.process.burst_s * found.rate_per_s * 60 / rate_per_minute
+    return found.process.model_copy(update={"burst_s": burst_s})
 
 
 def _stamp(file: Path, number: int, text: str) -> float:

@@ -52,7 +52,7 @@ class OpenLoopSearch:
         """Raises `NoVerdict` if too little is known, or `Unavailable`."""
         objective = run_folder.workload().latency_objective
         probe = with_progress(probe_of(self.system, run_folder, progress), self.system.name, self.longest_s, progress)
-        arrivals = fitted(_arrivals(run_folder))
+        arrivals = fitted(_arrivals(run_folder), objective.peak_invocations_per_minute)
         search = Search(send=probe, limit=limit_of(objective), longest_s=self.longest_s, arrivals=arrivals)
         try:
             result = search.run()
@@ -87,7 +87,7 @@ def search_system(system: SystemUnderTest, traffic_s: float) -> Callable[..., Me
 
     def search(measured: Measurement, run_folder: RunFolder, progress: Progress) -> Measurement:
         objective, probe = run_folder.workload().latency_objective, probe_of(system, run_folder, progress)
-        return searched(measured, probe, objective, search_s(traffic_s), progress, fitted(_arrivals(run_folder)))
+        return searched(measured, probe, objective, search_s(traffic_s), progress, _arrivals(run_folder))
 
     return search
 
@@ -121,8 +121,7 @@ class CandidateSearch:
         probe = probe_of(system, run_folder, progress, measured.endpoint_name)
         longest_s = search_s(run_folder.jobs().expected_s)
         objective = run_folder.workload().latency_objective
-        arrivals = fitted(_arrivals(run_folder))
-        return searched(measured, probe, objective, longest_s, progress, arrivals)
+        return searched(measured, probe, objective, longest_s, progress, _arrivals(run_folder))
 
     def _started(self, measured: Measurement, system: SystemUnderTest, run_folder: RunFolder) -> Measurement:
         """Adds the stages of the endpoint's start, if the account reports them."""
@@ -187,7 +186,8 @@ def searched(
         return measured
     reporting = with_progress(probe, f"{measured.instance_type}, open-loop search", longest_s, progress)
     begin = start * measured.instance_count
-    search = Search(send=reporting, limit=limit_of(objective), start=begin, longest_s=longest_s, arrivals=arrivals)
+    process = fitted(arrivals, begin)
+    search = Search(send=reporting, limit=limit_of(objective), start=begin, longest_s=longest_s, arrivals=process)
     try:
         found = search.run().per_instance(measured.instance_count)
     except Unavailable as error:
