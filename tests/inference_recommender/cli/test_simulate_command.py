@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tomllib
 
 from inference_recommender.__main__ import main
+from inference_recommender.capacity.arrivals import arrival_times
 from inference_recommender.capacity.probe import Capacity, Probe
 from inference_recommender.report.document import Value
 from inference_recommender.report.simulation_report import Simulation
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.simulate import policy_search, sized_service
 from tests.builders import a_candidate, a_measurement, a_recommendation, a_run_folder
-from workloads import Autoscaling, ColdStart, Recommendation, SageMakerEndpointHosting, load_workload
+from workloads import ArrivalProcess, Autoscaling, ColdStart, Recommendation, SageMakerEndpointHosting, load_workload
 
 FOLDER = load_workload("spellcheck")
 OBJECTIVE = FOLDER.workload.latency_objective
@@ -413,3 +415,20 @@ def test_an_ecs_service_is_simulated_with_its_capacity_provider(
 ) -> None:
     simulated(searched_run(tmp_path, "query_intent"), "--json", workload="query_intent")
     assert document(capsys).report.environment["hosting"] == "ECS service with a capacity provider"
+
+
+def test_a_fit_prints_the_process_of_recorded_arrivals_for_workload_toml(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "recorded.csv"
+    process = ArrivalProcess(process="gamma", cv=2.0)
+    stamps_s = arrival_times(process, 50.0, 2000.0, np.random.default_rng(1))
+    file.write_text("time\n" + "".join(f"{each:.6f}\n" for each in stamps_s))
+    assert main(["simulate", "spellcheck", "--trace", str(file), "--fit", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    found = tomllib.loads(report["patch"])["objective"]["arrivals"]
+    assert found == {"process": "gamma", "cv": pytest.approx(2.0, rel=0.05)}
+    assert [row["recorded"] for row in report["tables"][0]["rows"]][-1] == pytest.approx(4, rel=0.4)
+    file.write_text("2\n1\n")
+    assert main(["simulate", "spellcheck", "--trace", str(file), "--fit"]) == 2
+    assert f"{file}:2: is earlier than the line before it." in " ".join(capsys.readouterr().err.split())

@@ -47,6 +47,13 @@ def test_requests_above_the_capacity_wait_and_are_dropped_after_a_minute() -> No
     assert found.highest_rate == pytest.approx(150, rel=0.05)
 
 
+def test_the_requests_in_a_minute_have_the_dispersion_of_the_arrivals() -> None:
+    load = constant(100, minutes=5000)
+    requests = simulate(load, POLICY, EXACT, Timing(), 0, 20.0).arrivals
+    assert requests.mean() == pytest.approx(6000, rel=0.01)
+    assert requests.var() / requests.mean() == pytest.approx(20, rel=0.1)
+
+
 def test_a_fleet_within_its_capacity_meets_the_objective() -> None:
     found = on_fixed_fleet(constant(90), 1)
     assert (found.minutes_over_objective, found.dropped) == (0, 0)

@@ -8,9 +8,9 @@ from inference_recommender.measurement import Measurement
 from inference_recommender.sizing.decision import candidate, cheapest, why_inconclusive
 from inference_recommender.sizing.fleet import Demand, cost_per_million_usd
 from inference_recommender.sizing.prices import Price, job_price
-from inference_recommender.sizing.verdict import needs_search
+from inference_recommender.sizing.verdict import capacity_by_cv, needs_search
 from tests.inference_recommender.sizing.builders import OF_USERS, measurement, searched, watched
-from workloads import Candidate, LatencyObjective, Sizing
+from workloads import ArrivalProcess, Candidate, LatencyObjective, Sizing
 
 OBJECTIVE = LatencyObjective(
     percentile="P99", model_latency_ms=50, peak_invocations_per_minute=30_000, trough_invocations_per_minute=3_000
@@ -188,6 +188,24 @@ def test_an_estimate_that_probes_do_not_contradict_decides(probes: tuple[dict[st
     found = judged(unfinished(probes=probes))
     assert (found.meets_objective, found.capacity_basis) == (True, "estimate")
     assert " The open-loop search gave no capacity: its time was over." in found.reason
+
+
+def test_a_recommendation_has_the_capacity_for_its_arrivals_and_for_poisson_ones() -> None:
+    bursty = OBJECTIVE.model_copy(update={"arrivals": ArrivalProcess(process="gamma", cv=2.0)})
+    found, poisson = (judged(measurement(series=SERIES), Demand.of(each)) for each in (bursty, OBJECTIVE))
+    assert found.poisson_invocations_per_minute == poisson.max_invocations_per_minute
+    assert (found.max_invocations_per_minute or 0) < 0.9 * (poisson.max_invocations_per_minute or 0)
+    assert poisson.poisson_invocations_per_minute is None
+    capacities = dict(capacity_by_cv(measurement(series=SERIES), OBJECTIVE))
+    assert capacities[1.0] == pytest.approx(poisson.max_invocations_per_minute)
+    assert capacities[2.0] == pytest.approx(found.max_invocations_per_minute)
+    assert sorted(capacities.values(), reverse=True) == list(capacities.values())
+
+
+def test_recorded_arrivals_are_searched_and_have_no_estimate() -> None:
+    recorded = OBJECTIVE.model_copy(update={"arrivals": ArrivalProcess(process="replay", file="a.csv")})
+    assert needs_search(measurement(series=SERIES), recorded) == "recorded arrivals have no estimate"
+    assert judged(measurement(series=SERIES), Demand.of(recorded)).capacity_basis == "closed-loop"
 
 
 def test_only_an_estimate_far_below_the_closed_loop_rate_needs_a_check() -> None:
