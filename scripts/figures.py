@@ -18,7 +18,7 @@ from workloads import ROOT
 
 PACKAGES = ("workloads", "aws_api", "model_build", "inference_recommender", "stacks", "containers", "local_aws")
 BUDGETS = {
-    "inference_recommender": 19_130,
+    "inference_recommender": 19_140,
     "model_build": 13_320,
     "local_aws": 8_650,
     "containers": 7_000,
@@ -30,7 +30,7 @@ BUDGETS = {
     "tests": 52_000,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
-PRODUCTION_LINES = 68_190
+PRODUCTION_LINES = 68_160
 SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
 
