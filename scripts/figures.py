@@ -30,7 +30,7 @@ BUDGETS = {
     "tests": 52_000,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
-PRODUCTION_LINES = 68_160
+PRODUCTION_LINES = 68_170
 SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
 

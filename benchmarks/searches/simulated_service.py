@@ -126,7 +126,11 @@ class SimulatedService:
 
     def open_loop(self, rate_per_minute: float, duration_s: float) -> Requests:
         """Sends arrivals for `duration_s`; all of them are answered, the last ones after its end."""
-        sent = arrival_times(self.arrivals, rate_per_minute / 60, duration_s, self._random)
+        rate_per_s = rate_per_minute / 60
+        if self.arrivals == POISSON:  # the draws of the published figures
+            sent = np.sort(self._random.uniform(0, duration_s, self._random.poisson(rate_per_s * duration_s)))
+        else:
+            sent = arrival_times(self.arrivals, rate_per_s, duration_s, self._random)
         return self.scheduled(sent, duration_s)
 
     def scheduled(self, sent_s: Floats, duration_s: float) -> Requests:

@@ -50,5 +50,5 @@ def test_nothing_is_done_in_a_stall() -> None:
 
 def test_the_percentile_of_an_mm1_queue_is_the_one_of_theory() -> None:
     """Percentile q of the time in system is -ln(1 - q) / (mu - lambda): 48.0 ms at 9,240 a minute."""
-    latencies = SimulatedService(MM1, 5).open_loop(9_240, 6_400).latencies_ms
+    latencies = SimulatedService(MM1, 5).open_loop(9_240, 1_600).latencies_ms
     assert np.percentile(latencies, 99) == pytest.approx(-np.log(0.01) / (250 - 154) * 1000, rel=0.03)
