@@ -39,7 +39,7 @@ WORST_FIRST = ("missed", "unclear", "kept")
 PEAK_SHARE = 0.5
 """The share of the time that the peak may take if a second load follows."""
 
-DURATION_S, MOST_TIMES = 900.0, 4.0
+DURATION_S, MOST_TIMES = 900.0, 6.0
 """Default seconds of load for Poisson arrivals, and at most how many times as long for others."""
 OPTIONAL_LOAD_S = 300.0
 """A shorter proof has no time for a load that [sizing] does not require."""
@@ -214,9 +214,9 @@ class Proving:
 
 
 def default_duration_s(arrivals: ArrivalProcess, rate_per_minute: float) -> float:
-    """Returns the default seconds of load. Arrivals that come together carry less information each."""
+    """Returns the default seconds of load. Arrivals that come together carry less information and wait for longer."""
     together = markov_arrivals(arrivals, rate_per_minute / 60).dispersion(BLOCK_S)
-    return DURATION_S * min(max(together, 1.0), MOST_TIMES)
+    return DURATION_S * min(max(2 * together - 1, 1.0), MOST_TIMES)
 
 
 def milliseconds(latency_ms: float | None) -> str:
