@@ -7,10 +7,10 @@ import pytest
 
 from inference_recommender.capacity.probe import ProbeRecords
 from inference_recommender.capacity.search import SendProbe
-from inference_recommender.measure.proving import Proving, loads
+from inference_recommender.measure.proving import Proving, default_duration_s, loads
 from tests.builders import OBJECTIVE, a_candidate, a_recommendation, a_system
 from tests.inference_recommender.measure.proof_service import bearing
-from workloads import Candidate, Proof, Sizing, UsageError
+from workloads import POISSON, ArrivalProcess, Candidate, Proof, Sizing, UsageError
 
 ORIGIN = {"machine": "a laptop", "measured_at": "2026-11-23T03:00:00+00:00", "run": "runs/spellcheck-proof-1"}
 
@@ -171,3 +171,9 @@ def test_too_short_a_time_for_the_percentile_is_refused() -> None:
     )
     with pytest.raises(UsageError, match=r"Allowed: 5 s or more\."):
         _proving(bearing(1800), longest_s=3.0, sizing=Sizing(spare_instances=1))
+
+
+def test_a_proof_takes_longer_by_default_if_arrivals_are_bursty() -> None:
+    regular, bursty = (ArrivalProcess(process="gamma", cv=cv) for cv in (0.5, 2.0))
+    assert default_duration_s(POISSON, 6000.0) == default_duration_s(regular, 6000.0) == 900
+    assert 4 * 900 < default_duration_s(bursty, 6000.0) <= 6 * 900
