@@ -22,8 +22,7 @@ from workloads.objective import PROCESS_KEYS
 
 MIXED = 8
 """Exponential gaps in a mixture. Its first fifteen moments are those of the process."""
-STEPS = 60
-"""Halvings in which a Weibull shape is found."""
+MINUTE_S = 60.0
 CONVERGED = 1e-13
 FEWEST = 1e-12
 """Shares below this count as zero."""
@@ -181,13 +180,10 @@ def _moments(process: ArrivalProcess) -> Callable[[int], float]:
 
 
 def weibull_shape(cv: float) -> float:
-    """Returns the shape of a Weibull distribution with that coefficient of variation, by bisection."""
-    low, high = 0.1, 10.0
-    for _ in range(STEPS):
-        shape = sqrt(low * high)
-        is_above = gamma(1 + 2 / shape) / gamma(1 + 1 / shape) ** 2 - 1 > cv**2
-        low, high = (shape, high) if is_above else (low, shape)
-    return shape
+    """Returns the shape of a Weibull distribution with that coefficient of variation."""
+    from scipy.optimize import brentq  # takes a while to import, and other processes do without
+
+    return float(brentq(lambda shape: gamma(1 + 2 / shape) / gamma(1 + 1 / shape) ** 2 - 1 - cv**2, 0.1, 10.0))
 
 
 def arrival_times(

@@ -28,7 +28,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from inference_recommender.capacity.arrivals import SeenQueue, markov_arrivals
+from inference_recommender.capacity.arrivals import MINUTE_S, SeenQueue, markov_arrivals
 from inference_recommender.capacity.probe import Capacity
 from inference_recommender.capacity.statistics import CONFIDENCE, Floats, Indices, Limit, isotonic
 from inference_recommender.capacity.time_series import Series, series_findings
@@ -51,7 +51,6 @@ MOST_USERS = 10_000
 """Runs with more closed-loop users at one service are not valid."""
 RESAMPLES, HALVINGS, ROUNDS = 50, 24, 20
 """After the halvings a rate or a latency is known to a ten-millionth of the range."""
-MINUTE_S = 60.0
 STALLED = 0.2
 """A period with a larger share of its time in stalls of the machine is not clean."""
 FEWEST_CLEAN, CLEAN_USERS = 1 / 3, 0.7

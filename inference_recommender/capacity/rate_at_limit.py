@@ -93,9 +93,8 @@ def rate_at_limit(
     prior = np.exp(-((np.log(SLOPES / SLOPE) / SLOPE_SPREAD) ** 2) / 2)[:, None] + np.zeros_like(grid)
     prior /= prior.sum()
     if saturation is not None:
-        prior = (1 - MISTAKEN) * _below_saturation(
-            slopes, grid, allowed, limit / variability, saturation
-        ) + MISTAKEN * prior
+        below = _below_saturation(slopes, grid, allowed, limit / variability, saturation)
+        prior = (1 - MISTAKEN) * below + MISTAKEN * prior
     effect = EFFECT * dispersion * limit * float(np.exp(rates.mean()))
     posterior = _posterior(probes, rates, slopes, grid, allowed, effect, prior)
     by_rate = posterior.sum(axis=0)

@@ -14,7 +14,7 @@ from math import exp, inf, log, sqrt
 
 import numpy as np
 
-from inference_recommender.capacity.arrivals import markov_arrivals
+from inference_recommender.capacity.arrivals import MINUTE_S, markov_arrivals
 from inference_recommender.capacity.levels import warm_up_s
 from inference_recommender.capacity.probe import Capacity, Probe, ProbeRecords
 from inference_recommender.capacity.rate_at_limit import RateAtLimit, rate_at_limit
@@ -191,7 +191,7 @@ class Search:
                 CONFIDENCE,
                 limit=limit,
                 saturation=saturation,
-                dispersion=markov_arrivals(self.arrivals, rate, 60.0).dispersion(limit),
+                dispersion=markov_arrivals(self.arrivals, rate, MINUTE_S).dispersion(limit),
             )
             if rate <= SLOWEST_PER_MINUTE and self._is_over(self._near[-1]):
                 raise _Ended(Reason.NOTHING_KEEPS)

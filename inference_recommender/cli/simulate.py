@@ -16,7 +16,6 @@ from inference_recommender.capacity.arrivals import fit, markov_arrivals
 from inference_recommender.cli import arguments
 from inference_recommender.load_generator.time_stamps import arrivals_of, fitted, read_stamps
 from inference_recommender.output import Commands, add_command, stdout_console, tell
-from inference_recommender.report.arrivals_report import arrivals_report
 from inference_recommender.report.document import as_json
 from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.simulation_report import (
@@ -24,6 +23,7 @@ from inference_recommender.report.simulation_report import (
     RECOMMENDED,
     SIMULATION,
     CompletedSimulation,
+    arrivals_report,
     simulation_document,
 )
 from inference_recommender.report.text import show
@@ -126,7 +126,10 @@ def add(commands: Commands) -> None:
 def _simulate(options: argparse.Namespace, stderr: Console) -> int:
     if options.fit:
         report = arrivals_report(Path(options.trace).name, options.workload, fit(read_stamps(Path(options.trace))))
-        print(as_json(report)) if options.json else show(report, stdout_console())
+        if options.json:
+            print(as_json(report))
+        else:
+            show(report, stdout_console())
         return 0
     folder = _workload(options)
     workload, settings = folder.workload, folder.workload.simulation

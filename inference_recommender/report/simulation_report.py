@@ -1,4 +1,4 @@
-"""The report of a simulation, and the document of simulation.json. Pure."""
+"""The reports of a simulation and of a fit, and the document of simulation.json. Pure."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from pydantic_core import to_jsonable_python
 
+from inference_recommender.capacity.arrivals import Fit
 from inference_recommender.measurement import local_caution
 from inference_recommender.report.candidates import UNKNOWN
 from inference_recommender.report.document import Highlight, Report, Table, Value, table
@@ -18,6 +19,7 @@ from inference_recommender.simulate.simulation import minutes_over
 from inference_recommender.simulate.sized_service import SizedService
 from workloads import Workload
 from workloads.document import Document
+from workloads.objective import PROCESS_KEYS
 
 SIMULATION = "simulation.json"
 DAY_MINUTES = 24 * 60
@@ -30,6 +32,12 @@ DETAILS = (
     ("seeds_over", "seeds over the tolerance", ",d"),
     ("seeds", "seeds", ",d"),
     ("is_within_tolerance", "within the tolerance", ""),
+)
+CLOSE_FIT = 0.2
+"""A fit with a larger distance is called poor."""
+WINDOWS = (("window_s", "window, s", ",.3g"), ("recorded", "recorded", ",.3g"), ("fitted", "fitted", ",.3g"))
+WINDOWS_NOTE = (
+    "Index of dispersion: the variance of the count of requests in windows of a length over its mean. Poisson has 1."
 )
 HOSTS = {"sagemaker": "SageMaker endpoint", "ecs": "ECS service with a capacity provider"}
 POLICIES_NOTE = (
@@ -281,3 +289,34 @@ def _notes(done: CompletedSimulation, day: WorstDay) -> Iterator[str]:
 def _length(minutes: int) -> str:
     days, rest = divmod(minutes, DAY_MINUTES)
     return f"{minutes:,} minutes" if rest else f"{days} day{'s' * (days != 1)}"
+
+
+def arrivals_report(name: str, workload: str, found: Fit) -> Report:
+    """Returns the report; `patch` has the lines for workload.toml."""
+    process = found.process
+    keys = {"process": f'"{process.process}"'}
+    keys |= {key: f"{getattr(process, key):.3g}" for key in PROCESS_KEYS[process.process]}
+    poor = found.distance > CLOSE_FIT
+    return Report(
+        kind="arrivals",
+        name=name,
+        workload=workload,
+        objective=f"arrivals of {name}",
+        verdict="missed" if poor else "met",
+        decision=f"{process.text}: the dispersions differ by {found.distance:.0%} on average."
+        + (' That is a poor fit. Replay the file instead: process = "replay".' if poor else ""),
+        highlights=(
+            Highlight(label="requests/s", value=f"{found.rate_per_s:,.4g}"),
+            Highlight(label="CV of the gaps", value=f"{found.cv:.3g}"),
+        ),
+        tables=(
+            table(
+                "dispersion",
+                "Dispersion by window",
+                WINDOWS,
+                list(zip(found.windows_s, found.dispersion, found.fitted, strict=True)),
+                WINDOWS_NOTE,
+            ),
+        ),
+        patch="\n".join(["[objective.arrivals]", *(f"{key} = {value}" for key, value in keys.items())]) + "\n",
+    )

@@ -150,12 +150,12 @@ def test_the_session_of_an_assumed_role_needs_its_token(role: Any) -> None:
 
 def test_a_users_key_holds_while_it_is_active() -> None:
     iam = iam_backends[DEFAULT_ACCOUNT_ID]["aws"]
-    iam.create_user("us-east-1", "somebody")
-    key = iam.create_access_key("somebody")
+    iam.create_user("us-east-1", "developer")
+    key = iam.create_access_key("developer")
     try:
         assert AccountKeys().secret_of(key.access_key_id, None) == key.secret_access_key
         key.status = "Inactive"
         assert AccountKeys().secret_of(key.access_key_id, None) is None
     finally:
-        iam.delete_access_key(key.access_key_id, "somebody")
-        iam.delete_user("somebody")
+        iam.delete_access_key(key.access_key_id, "developer")
+        iam.delete_user("developer")

@@ -68,7 +68,7 @@ def test_the_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pyte
     assert not (tmp_path / "lock").exists()
 
 
-def test_models_of_a_killed_account_are_removed_and_no_folder_of_somebodys(tmp_path: Path) -> None:
+def test_models_of_a_killed_account_are_removed_and_no_other_folder(tmp_path: Path) -> None:
     models = tmp_path / "models"
     models.mkdir()
     for still_there in (True, False):  # the second account finds the first one's lock
