@@ -6,17 +6,17 @@ github.com/nimamahmoudi/worldcup98-dataset (WorldCup 98). A missing minute gets 
 
 import argparse
 import csv
+import math
 import sys
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import numpy as np
 
 from inference_recommender.simulate.policy import TrafficLoad
-from inference_recommender.simulate.trace import trace_csv
-
-MINUTE = timedelta(minutes=1)
+from inference_recommender.simulate.trace import MINUTE, trace_csv
+from inference_recommender.simulate.tracking import DAY_MINUTES
 
 
 def convert(counts: Path, first: date, days: int, peak: float | None = None) -> tuple[TrafficLoad, int]:
@@ -24,25 +24,22 @@ def convert(counts: Path, first: date, days: int, peak: float | None = None) -> 
 
     `peak` scales the rates so that the highest minute has as many requests. Raises ValueError for other days.
     """
-    start = datetime(first.year, first.month, first.day, tzinfo=UTC)
-    found: dict[int, float] = {}
+    start, minutes = datetime(first.year, first.month, first.day, tzinfo=UTC), days * DAY_MINUTES
+    values = [math.nan] * minutes
     with counts.open(encoding="utf-8", newline="") as file:
         for number, (time, count) in enumerate(csv.reader(file), start=1):
-            if number > 1:
-                minute = (datetime.fromisoformat(time).replace(tzinfo=UTC) - start) // MINUTE
-                if minute in found:
+            minute = (datetime.fromisoformat(time).replace(tzinfo=UTC) - start) // MINUTE if number > 1 else -1
+            if 0 <= minute < minutes:
+                if not math.isnan(values[minute]):
                     raise ValueError(f"{counts}:{number}: {time} comes twice")
-                found[minute] = float(count)
-    if not {0, days * 1440 - 1} <= found.keys():
+                values[minute] = float(count)
+    if math.isnan(values[0] + values[-1]):
         raise ValueError(f"{counts}: does not have all of the {days} days from {first} on")
-    values = [found[0]]
-    values += [found.get(minute, -1.0) for minute in range(1, days * 1440)]
-    missing = 0
-    for minute, value in enumerate(values):
-        if value < 0:
-            values[minute], missing = values[minute - 1], missing + 1
+    missing = [minute for minute, value in enumerate(values) if math.isnan(value)]
+    for minute in missing:
+        values[minute] = values[minute - 1]
     rates = np.array(values) / 60
-    return TrafficLoad(start=start, rates=rates * (peak / 60 / rates.max() if peak else 1.0)), missing
+    return TrafficLoad(start=start, rates=rates * (peak / 60 / rates.max() if peak else 1.0)), len(missing)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

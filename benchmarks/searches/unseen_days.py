@@ -3,9 +3,10 @@
     python benchmarks/searches/unseen_days.py --counts invocation_count.csv
 
 The file is of github.com/nimamahmoudi/worldcup98-dataset. The trace is scaled so that its highest minute needs
-`INSTANCES` instances. Each is an M/M/1 queue with P99 = 50 ms at `CAPACITY` a minute, which is known. `optimised` is what `simulate --optimise` chooses on the `CHOSEN_ON` days before. The constants of `growth`
-were chosen on the first three weeks of June 1998, so the days from 22 June on are unseen. Exits with 1 if the best
-policy is within the tolerance of 5 minutes on fewer than 95 % of the days, or costs more than 1.25 × perfect foresight.
+`INSTANCES` instances. Each is an M/M/1 queue with P99 = 50 ms at `CAPACITY` a minute, which is known. `optimised` is
+what `simulate --optimise` chooses on the `CHOSEN_ON` days before. The constants of `growth` were chosen on the first
+three weeks of June 1998, so the days from 22 June on are unseen. Exits with 1 if the best policy is within the
+tolerance of 5 minutes on fewer than 95 % of the days, or costs more than 1.25 × perfect foresight.
 """
 
 import argparse

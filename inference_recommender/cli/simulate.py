@@ -85,8 +85,7 @@ The policy is compared with a fixed fleet of the recommended size, and with an i
 workload.toml has the start times, the tolerance and how gaps are filled.
 
 Exit code 0: the minutes over the objective are within the tolerance, with --judge-on on 95 % of the days; 1: they are
-not. A folder below runs/ keeps the
-result; `report` renders it."""
+not. A folder below runs/ keeps the result; `report` renders it."""
 
 
 def add(commands: Commands) -> None:

@@ -60,11 +60,11 @@ def predictive_scaling(seen: Observed) -> int:
     """
     if not len(seen.invocations):
         return seen.desired
-    newest, ahead = len(seen.invocations), math.ceil((seen.start_s + seen.delay_s) / MINUTE_S)
-    first = newest + ahead - seen.time.minute % HOUR
+    starts, delay = math.ceil(seen.start_s / MINUTE_S), math.ceil(seen.delay_s / MINUTE_S)
+    hour = len(seen.invocations) + delay + starts - (seen.time.minute + starts) % HOUR
     peaks = [
-        float(seen.invocations[at : at + HOUR + ahead].max())
-        for at in (first - day * DAY_MINUTES for day in range(1, FORECAST_DAYS + 1))
+        float(seen.invocations[at : at + HOUR].max())
+        for at in (hour - day * DAY_MINUTES for day in range(1, FORECAST_DAYS + 1))
         if at >= 0
     ]
     load = max(float(np.mean(peaks)) if peaks else 0.0, float(seen.invocations[-1]))
@@ -146,9 +146,9 @@ def ask(name: str, function: PolicyFunction, seen: Observed) -> int:
         raise UsageError(
             f"--policy: {name} failed for {seen.time:%Y-%m-%d %H:%M} UTC: line {line}: {type(error).__name__}: {error}."
         ) from error
-    if isinstance(desired, bool) or not isinstance(desired, int) or desired < 0:
+    if not isinstance(desired, int) or desired < 0:
         raise UsageError(
-            f"--policy: {name} returned {desired!r} for {seen.time:%Y-%m-%d %H:%M} UTC. Return a number of instances, "
-            "0 or more."
+            f"--policy: {name} returned {desired!r} for {seen.time:%Y-%m-%d %H:%M} UTC. Return a whole number of "
+            "instances, 0 or more."
         )
     return desired

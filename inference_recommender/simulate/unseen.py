@@ -19,6 +19,7 @@ from inference_recommender.simulate.simulation import HOURS, minutes_over
 from inference_recommender.simulate.tracking import DAY_MINUTES, MINUTE_S, OUT_DATAPOINTS
 from workloads import UsageError
 
+FEWEST_RATE = 1e-9
 DAYS_WITHIN = 0.95
 """Share of the days that must be within the tolerance."""
 
@@ -116,25 +117,25 @@ def foresight_instances(needed: Floats, timing: Timing, least: int) -> Floats:
 
 
 def rise_that_tracking_misses(case: SimulationCase, policy: Policy) -> str | None:
-    """Returns a sentence if target tracking cannot follow the trace within the tolerance of its days.
+    """Returns a sentence if target tracking cannot follow the load within the tolerance, on more than 5 % of the days.
 
     Before a rise the fleet has the instances that the target requires. An instance for it serves after the metric's
     delay, the alarm's datapoints and its start.
     """
-    load, timing = case.traffic.load(0), case.timing
-    reacts_s = timing.metric_delay_s + OUT_DATAPOINTS * MINUTE_S + timing.start_s
-    minutes = math.ceil(reacts_s / MINUTE_S)
-    rates, later = load.rates[:-minutes], load.rates[minutes:]
+    timing, rates = case.timing, case.traffic.load(0).rates
+    reacts = math.ceil((timing.metric_delay_s + timing.start_s) / MINUTE_S) + OUT_DATAPOINTS
+    before, later = rates[:-reacts], rates[reacts:]
     if policy.function or policy.min_capacity == policy.max_capacity or policy.scheduled_minimums or not len(later):
         return None
-    has = np.maximum(np.ceil(rates * MINUTE_S / policy.target_invocations_per_instance), policy.min_capacity)
+    has = np.maximum(np.ceil(before * MINUTE_S / policy.target_invocations_per_instance), policy.min_capacity)
     too_high = later > has * case.curve.capacity
-    if too_high.sum() <= case.tolerance.minutes * max(case.minutes / DAY_MINUTES, 1):
+    missed = np.add.reduceat(too_high, range(0, len(later), DAY_MINUTES)) > case.tolerance.minutes
+    if missed.sum() <= (1 - DAYS_WITHIN) * len(missed):
         return None
     worst = int(np.argmax(np.where(too_high, later / has, 0.0)))
     return (
-        f"Target tracking cannot hold this traffic: in {int(too_high.sum()):,} minutes the load is more than the "
-        f"instances before the rise can answer. At worst it rises {later[worst] / max(rates[worst], 1e-9):.1f} × in "
-        f"{minutes} minutes, and an instance serves {minutes} minutes after a rise begins. Lower the target, or raise "
-        "the minimum before the rise with scheduled_minimums."
+        f"Target tracking cannot hold this traffic on {missed.sum()} of {len(missed)} day{'s' * (len(missed) != 1)}: "
+        f"the load rises up to {later[worst] / max(before[worst], FEWEST_RATE):.1f} × in {reacts} minutes, and an "
+        f"instance serves {reacts} minutes after a rise begins. Lower the target, or raise the minimum before the rise "
+        "with scheduled_minimums."
     )
