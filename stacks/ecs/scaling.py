@@ -8,7 +8,7 @@ from aws_cdk import aws_applicationautoscaling as scaling
 from constructs import Construct
 
 from stacks.ecs.fleet import EcsFleet
-from stacks.ecs.metrics import invocations_per_task, reported_dimensions
+from stacks.ecs.metrics import EcsMetrics
 from stacks.ecs.service import EcsService
 from stacks.endpoint.scaling import scheduled_actions
 from workloads import Autoscaling
@@ -70,7 +70,7 @@ class EcsScaling(Construct):
 
 
 def _invocations(workload: str) -> scaling.CfnScalingPolicy.CustomizedMetricSpecificationProperty:
-    metric = invocations_per_task(workload)
+    metric = EcsMetrics(workload=workload).invocations_per_task()
     return scaling.CfnScalingPolicy.CustomizedMetricSpecificationProperty(
         namespace=metric.namespace,
         metric_name=metric.metric_name,
@@ -78,7 +78,7 @@ def _invocations(workload: str) -> scaling.CfnScalingPolicy.CustomizedMetricSpec
         unit="Count",
         dimensions=[
             scaling.CfnScalingPolicy.MetricDimensionProperty(name=name, value=value)
-            for name, value in reported_dimensions(workload).items()
+            for name, value in (metric.dimensions or {}).items()
         ],
     )
 

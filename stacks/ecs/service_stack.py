@@ -13,7 +13,7 @@ from stacks.ecs.scaling import EcsScaling
 from stacks.ecs.service import NEURON, TRITON, EcsService
 from stacks.ecs.shared_network import PrivateNetwork, Shared
 from stacks.ecs.task import EcsTask
-from stacks.ecs.watch import EcsServiceWatch, EcsServiceWatchProps
+from stacks.ecs.watch import EcsServiceWatch
 from stacks.own_image import OwnImage
 from stacks.workload_stack import WorkloadStackProps, add_legacy_note, add_warnings, named_key, refuse, region_of
 from workloads import EcsServiceHosting, UsageError
@@ -56,15 +56,13 @@ class EcsServiceStack(Stack):
         watch = EcsServiceWatch(
             self,
             "Watch",
-            EcsServiceWatchProps(
-                workload=workload.name,
-                service=service,
-                objective=workload.latency_objective,
-                recommended=deployment.recommended,
-                reports=bool(runs_on.devices),
-                own_key=hosting.kms_key_arn is not None,
-                options=props.options,
-            ),
+            workload=workload.name,
+            service=service,
+            objective=workload.latency_objective,
+            recommended=deployment.recommended,
+            reports=bool(runs_on.devices),
+            own_key=hosting.kms_key_arn is not None,
+            options=props.options,
         )
         CfnOutput(self, "ServiceUrl", value=service.url)
         CfnOutput(self, "ClusterName", value=fleet.cluster.cluster_name)

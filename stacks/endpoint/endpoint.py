@@ -132,7 +132,7 @@ class WorkloadEndpoint(Construct):
         endpoint = sagemaker.CfnEndpoint(
             self,
             "Endpoint",
-            endpoint_name=props.metrics.endpoint_name,
+            endpoint_name=props.metrics.stack,
             endpoint_config_name=config.attr_endpoint_config_name,
             # Without it every update resets an autoscaled fleet to its initial count.
             retain_all_variant_properties=True,
@@ -153,7 +153,7 @@ class WorkloadEndpoint(Construct):
         group = logs.LogGroup(
             self,
             "Log",
-            log_group_name=f"/aws/sagemaker/Endpoints/{props.metrics.endpoint_name}",
+            log_group_name=f"/aws/sagemaker/Endpoints/{props.metrics.stack}",
             retention=logs.RetentionDays.ONE_MONTH,
             # In production the log of a deleted endpoint is kept. A failed first deployment leaves none behind.
             removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if props.in_production else RemovalPolicy.DESTROY,

@@ -38,7 +38,7 @@ class SageMakerEndpointStack(Stack):
         deployment = plan.deployment
         add_warnings(self, plan.warnings)
         add_legacy_note(self, props.folder)
-        metrics = EndpointMetrics(endpoint_name=self.stack_name, workload=workload.name)
+        metrics = EndpointMetrics(stack=self.stack_name, workload=workload.name)
         alarms = self._alarms(metrics, deployment)
         production = self._served(plan)
         endpoint = WorkloadEndpoint(
