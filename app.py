@@ -123,14 +123,28 @@ def add_releases(app: App, root: Path, environment: Environment, source: Release
     # Imported here because most syntheses have no pipeline, and its library takes long to import.
     from stacks.release.pipeline_stack import ReleasePipelineProps, ReleasePipelineStack
 
-    environments = stage_environments(app.node.try_get_context, environment)
+    context = app.node.try_get_context
+    environments = stage_environments(context, environment)
+    email, topic = read_alarm_receiver(context)
+
+    def add_stage(workload: str, scope: Construct, options: Options, stage: Environment) -> None:
+        options = replace(
+            options,
+            local=local,
+            network_cidr=read_network_cidr(context, options.stage),
+            image_account=environment.account if stage != environment else None,
+            alarm_email=email,
+            alarm_topic=topic,
+        )
+        add_stacks(scope, root, stage, options, only=workload)
+
     if source.start == "push-and-approval" and environments["beta"] != environment:
         raise workloads.UsageError(
             "cdk.json: context.release-start: got 'push-and-approval' with a beta-environment. Approvals are events of "
             "beta's account and region, and start only a pipeline there. Leave one of the two out."
         )
     folders = {folder.workload.name: folder for folder in _folders(root, None)}
-    if (only := app.node.try_get_context("release")) is not None:
+    if (only := context("release")) is not None:
         check_choice("release", only, list(folders))
     for name in folders if only is None else [only]:
         workload = folders[name].workload
@@ -139,7 +153,7 @@ def add_releases(app: App, root: Path, environment: Environment, source: Release
             workload=workload,
             is_built=_is_built(root, workload),
             waiting=_why_not_in_production(root, folders[name], environments["production"]),
-            add_stacks=partial(_add_stage, app, root, environment, name, local),
+            add_stacks=partial(add_stage, name),
             environment=environment,
             environments=environments,
         )
@@ -159,25 +173,6 @@ def stage_environments(context: Context, pipeline: Environment) -> dict[Stage, E
             )
         environments[stage] = Environment(account=given[0], region=given[1])
     return environments
-
-
-def _add_stage(
-    app: App,
-    root: Path,
-    pipeline: Environment,
-    workload: str,
-    local: bool,
-    scope: Construct,
-    options: Options,
-    environment: Environment,
-) -> None:
-    context = app.node.try_get_context
-    cidr, (email, topic) = read_network_cidr(context, options.stage), read_alarm_receiver(context)
-    account = pipeline.account if environment != pipeline else None
-    options = replace(
-        options, local=local, network_cidr=cidr, image_account=account, alarm_email=email, alarm_topic=topic
-    )
-    add_stacks(scope, root, environment, options, only=workload)
 
 
 def _is_built(root: Path, workload: workloads.Workload) -> bool:

@@ -57,51 +57,43 @@ class EcsBatchWork(Construct):
     ) -> None:
         super().__init__(scope, id)
         self._shard, self._account, self._storage = shard, account, storage
-        self._fleet, self._network = fleet, network
+        self._fleet, self._network, self._archive, self._max_bad_share = fleet, network, archive, max_bad_share
         self._group = ec2.SecurityGroup(
             self, "TaskGroup", vpc=network.vpc, description="Tasks of the batch: nobody calls them."
         )
-        self._shard_container = self._container(shard, shard_command(archive.url, "$SHARD"), fleet.cpu)
-        self._account_container = self._container(account, account_command(max_bad_share), ACCOUNT_CPU)
         archive.grant_read(shard.role)
         for task in (shard, account):
             storage.grant_run(task.role)
             _acknowledge_any_revision(role, task.definition)
-        _pass_roles_to_ecs_alone(role)
+        # CDK's own grant lets the state machine hand the tasks' roles to any service; a denial wins over it.
+        condition = {"StringNotEquals": {"iam:PassedToService": "ecs-tasks.amazonaws.com"}}
+        deny = iam.PolicyStatement(
+            effect=iam.Effect.DENY, actions=["iam:PassRole"], resources=["*"], conditions=condition
+        )
+        role.add_to_policy(deny)
 
-    def shards(self, scope: Construct) -> sfn.IChainable:
+    def shards(self) -> sfn.IChainable:
         each_shard = sfn.Map(
-            scope,
+            self,
             "Shards",
             state_name="Answer every shard",
             items_path=SHARDS,
             item_selector={"day": sfn.JsonPath.string_at(DAY), "shard": sfn.JsonPath.string_at("$$.Map.Item.Value")},
             result_path=sfn.JsonPath.DISCARD,
         )
-        run = self._run(scope, "Shard", "Answer one shard", self._shard, self._shard_container, {"SHARD": "$.shard"})
+        command = shard_command(self._archive.url, "$SHARD")
+        run = self._run("Shard", "Answer one shard", self._shard, command, self._fleet.cpu, SHARD="$.shard")
         return each_shard.item_processor(run)
 
-    def account(self, scope: Construct) -> sfn.IChainable:
-        return self._run(scope, "Account", "Account for every row", self._account, self._account_container, {})
+    def account(self) -> sfn.IChainable:
+        command = account_command(self._max_bad_share)
+        return self._run("Account", "Account for every row", self._account, command, ACCOUNT_CPU)
 
-    def _container(self, task: EcsTask, command: str, cpu: int) -> ecs.ContainerDefinition:
-        locations = {
-            "INPUT": self._storage.input.s3_url_for_object(),
-            "OUTPUT": self._storage.output.s3_url_for_object(),
-        }
-        return task.add_container(CONTAINER, ["sh", "-c", command], task.environment(locations), cpu)
-
-    def _run(
-        self,
-        scope: Construct,
-        id: str,
-        name: str,
-        task: EcsTask,
-        container: ecs.ContainerDefinition,
-        variables: dict[str, str],
-    ) -> sfn.TaskStateBase:
-        fleet = self._fleet
-        capacity = tasks.CapacityProviderOptions.custom(capacity_provider_strategy=[fleet.strategy])
+    def _run(self, id: str, name: str, task: EcsTask, command: str, cpu: int, **variables: str) -> sfn.TaskStateBase:
+        """Returns the state that runs a command. `variables` are paths of the state's input."""
+        fleet, storage = self._fleet, self._storage
+        locations = {"INPUT": storage.input.s3_url_for_object(), "OUTPUT": storage.output.s3_url_for_object()}
+        container = task.add_container(CONTAINER, ["sh", "-c", command], task.environment(locations), cpu)
         override = tasks.ContainerOverride(
             container_definition=container,
             environment=[
@@ -109,8 +101,9 @@ class EcsBatchWork(Construct):
                 for key, path in {"DAY": DAY, **variables}.items()
             ],
         )
+        capacity = tasks.CapacityProviderOptions.custom(capacity_provider_strategy=[fleet.strategy])
         state = tasks.EcsRunTask(
-            scope,
+            self,
             id,
             state_name=name,
             integration_pattern=sfn.IntegrationPattern.RUN_JOB,
@@ -125,18 +118,6 @@ class EcsBatchWork(Construct):
             result_path=sfn.JsonPath.DISCARD,
         )
         return with_retries(state)
-
-
-def _pass_roles_to_ecs_alone(role: iam.Role) -> None:
-    """CDK's own grant lets the state machine hand the tasks' roles to any service; a denial wins over it."""
-    role.add_to_policy(
-        iam.PolicyStatement(
-            effect=iam.Effect.DENY,
-            actions=["iam:PassRole"],
-            resources=["*"],
-            conditions={"StringNotEquals": {"iam:PassedToService": "ecs-tasks.amazonaws.com"}},
-        )
-    )
 
 
 def _acknowledge_any_revision(role: iam.Role, definition: ecs.Ec2TaskDefinition) -> None:
@@ -172,7 +153,7 @@ class BatchSteps(Construct):
                 "shards": [f"{number}/{shards}" for number in range(1, shards + 1)],
             },
         )
-        answer = sfn.Chain.start(work.shards(self)).next(work.account(self))
+        answer = sfn.Chain.start(work.shards()).next(work.account())
         chain = name_run.next(self._look_for_input(input)).next(self._unless_missing(input, answer))
         log = logs.LogGroup(
             self,
