@@ -3,13 +3,12 @@
 A restarted shard, or a run started again with {"time": "2026-11-21T02:00:00Z"}, answers the missing rows.
 """
 
-from aws_cdk import ArnFormat, Duration, RemovalPolicy, Stack
+from aws_cdk import ArnFormat, Duration, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
@@ -19,8 +18,9 @@ from stacks.batch.storage import BatchStorage
 from stacks.ecs.fleet import EcsFleet
 from stacks.ecs.shared_network import PrivateNetwork
 from stacks.ecs.task import EcsTask
-from stacks.grants import acknowledge_log, acknowledge_policy_to_checkov, acknowledge_resources
+from stacks.grants import acknowledge_policy_to_checkov, acknowledge_resources
 from stacks.model_archive import ModelArchive
+from stacks.storage import log_group
 
 TIME = "$.time"
 """Path of the time at which the run was due."""
@@ -155,15 +155,8 @@ class BatchSteps(Construct):
         )
         answer = sfn.Chain.start(work.shards()).next(work.account())
         chain = name_run.next(self._look_for_input(input)).next(self._unless_missing(input, answer))
-        log = logs.LogGroup(
-            self,
-            "Log",
-            # Other names add to the resource policy of CloudWatch Logs, whose size is limited.
-            log_group_name=f"/aws/vendedlogs/states/{Stack.of(self).stack_name}",
-            retention=logs.RetentionDays.ONE_MONTH,
-            removal_policy=RemovalPolicy.DESTROY,
-        )
-        acknowledge_log(log)
+        # Other names add to the resource policy of CloudWatch Logs, whose size is limited.
+        log = log_group(self, "Log", f"/aws/vendedlogs/states/{Stack.of(self).stack_name}")
         self.machine = sfn.StateMachine(
             self,
             "Machine",

@@ -10,7 +10,7 @@ from stacks.batch.steps import BatchSteps
 from stacks.context import Options
 from stacks.ecs.metrics import EcsMetrics
 from stacks.paging import Paging
-from stacks.widgets import HOURS_PER_DAY, limit_line
+from stacks.widgets import HOURS_PER_DAY, graph, limit_line
 from workloads import ThroughputObjective
 
 BELOW = cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD
@@ -109,11 +109,5 @@ def _bars(
     title: str, *metrics: cloudwatch.IMetric, limit: cloudwatch.HorizontalAnnotation | None = None
 ) -> cloudwatch.GraphWidget:
     """Draws bars, because one point a day makes no line. A limit needs a time series."""
-    return cloudwatch.GraphWidget(
-        title=title,
-        left=list(metrics),
-        left_annotations=[limit] if limit else [],
-        view=cloudwatch.GraphWidgetView.BAR if limit is None else cloudwatch.GraphWidgetView.TIME_SERIES,
-        width=12,
-        height=6,
-    )
+    view = cloudwatch.GraphWidgetView.BAR if limit is None else cloudwatch.GraphWidgetView.TIME_SERIES
+    return graph(title, *metrics, limits=[limit] if limit else [], view=view)

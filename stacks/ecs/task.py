@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aws_cdk import Annotations, Aws, Duration, RemovalPolicy
+from aws_cdk import Annotations, Aws, Duration
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from stacks.grants import acknowledge, acknowledge_log
+from stacks.grants import acknowledge
 from stacks.own_image import OwnImage
+from stacks.storage import log_group
 
 LEAST_MEMORY_MIB = 512
 """Reserved memory. There is no limit, because a task has its instance to itself."""
@@ -46,15 +46,7 @@ class EcsTask(Construct):
         starts = f"Starts the containers of {workload}: pulls the image, writes the log."
         starter = iam.Role(self, "ExecutionRole", assumed_by=tasks, description=starts)
         image.grant_pull(starter)
-        self.log = logs.LogGroup(
-            self,
-            "Log",
-            encryption_key=key,
-            retention=logs.RetentionDays.ONE_MONTH,
-            removal_policy=RemovalPolicy.DESTROY,
-        )
-        if key is None:
-            acknowledge_log(self.log)
+        self.log = log_group(self, "Log", key=key)
         self.definition = ecs.Ec2TaskDefinition(
             self, "Task", network_mode=ecs.NetworkMode.AWS_VPC, task_role=self.role, execution_role=starter
         )

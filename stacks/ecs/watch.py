@@ -11,7 +11,7 @@ from stacks.context import Options
 from stacks.ecs.metrics import EcsMetrics
 from stacks.ecs.service import EcsService
 from stacks.paging import Paging, sustained_alarm
-from stacks.widgets import cost_per_day, graph, limit_line, unknown_cost
+from stacks.widgets import cost_widget, graph, limit_line
 from workloads import Candidate, LatencyObjective
 
 BUSY_CPU_PERCENT = 90
@@ -86,7 +86,9 @@ class EcsServiceWatch(Construct):
         dashboard.add_widgets(
             graph("Healthy tasks", service.metric_healthy_tasks()), graph("CPU (%)", service.metric_cpu())
         )
-        dashboard.add_widgets(self._cost(), graph("Memory (% of the reservation)", service.metric_memory()))
+        title, healthy = "USD per day at the present size", service.metric_healthy_tasks()
+        cost = cost_widget(self._recommended, "tasks", healthy, title)
+        dashboard.add_widgets(cost, graph("Memory (% of the reservation)", service.metric_memory()))
 
     def _latency(self) -> list[cloudwatch.GraphWidget]:
         objective = self._objective
@@ -105,10 +107,3 @@ class EcsServiceWatch(Construct):
             graph("Invocations per minute", metrics.invocations()),
             graph("5xx and connections reset, per minute", metrics.server_errors(), resets),
         ]
-
-    def _cost(self) -> cloudwatch.GraphWidget | cloudwatch.TextWidget:
-        known = cost_per_day(self._recommended, "tasks", self._service.metric_healthy_tasks())
-        if known is None:
-            return unknown_cost(self._recommended)
-        cost, estimate = known
-        return graph("USD per day at the present size", cost, limits=[estimate])

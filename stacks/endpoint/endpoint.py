@@ -24,12 +24,12 @@ from stacks.grants import (
     ENDPOINT_LOGS,
     acknowledge,
     acknowledge_actions,
-    acknowledge_log,
     acknowledge_resources,
     acknowledge_to_checkov,
     allow,
     allow_container_telemetry,
 )
+from stacks.storage import log_group, private_bucket
 from workloads import Canary, DataCapture, EndpointUpdate, LatencyObjective, Linear, Rolling, SageMakerEndpointHosting
 from workloads.instances import has_local_storage
 
@@ -150,16 +150,9 @@ class WorkloadEndpoint(Construct):
 
     def _log_group(self, props: WorkloadEndpointProps) -> logs.LogGroup:
         """Creates the log group before SageMaker does, which would keep the logs for ever."""
-        group = logs.LogGroup(
-            self,
-            "Log",
-            log_group_name=f"/aws/sagemaker/Endpoints/{props.metrics.stack}",
-            retention=logs.RetentionDays.ONE_MONTH,
-            # In production the log of a deleted endpoint is kept. A failed first deployment leaves none behind.
-            removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if props.in_production else RemovalPolicy.DESTROY,
-        )
-        acknowledge_log(group)
-        return group
+        # In production the log of a deleted endpoint is kept. A failed first deployment leaves none behind.
+        policy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if props.in_production else RemovalPolicy.DESTROY
+        return log_group(self, "Log", f"/aws/sagemaker/Endpoints/{props.metrics.stack}", removal_policy=policy)
 
     def _storage_key(self, props: WorkloadEndpointProps) -> kms.IKey | None:
         """Returns the key of volumes and captured data; None where there is neither, and where they have AWS's own."""
@@ -179,19 +172,10 @@ class CapturedData(Construct):
 
     def __init__(self, scope: Construct, id: str, *, capture: DataCapture, key: kms.IKey | None) -> None:
         super().__init__(scope, id)
-        self.bucket = s3.Bucket(
-            self,
-            "Bucket",
-            encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
-            encryption_key=key,
-            bucket_key_enabled=True if key else None,
-            enforce_ssl=True,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            lifecycle_rules=[s3.LifecycleRule(expiration=Duration.days(capture.keep_days))],
-        )
-        acknowledge(
-            self.bucket, "AwsSolutions-S1", "Only the endpoint writes here; a log of that would need a second bucket."
-        )
+        rule = s3.LifecycleRule(expiration=Duration.days(capture.keep_days))
+        self.bucket = private_bucket(self, "Bucket", key, lifecycle_rules=[rule])
+        reason = "Only the endpoint writes here; a log of that would need a second bucket."
+        acknowledge(self.bucket, "AwsSolutions-S1", reason)
         acknowledge_to_checkov(self.bucket, "CKV_AWS_21", "Captured files have unique names and are written once.")
         self.config = sagemaker.CfnEndpointConfig.DataCaptureConfigProperty(
             enable_capture=True,

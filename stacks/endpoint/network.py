@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aws_cdk import RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from stacks.grants import acknowledge_log, acknowledge_resources, allow, arn_of
+from stacks.grants import acknowledge_resources, allow, arn_of
+from stacks.storage import log_group
 from workloads import EndpointNetwork, NewVpc
 
 INTERFACES = {
@@ -100,13 +99,11 @@ class IsolatedVpc:
 
 def log_flow(scope: Construct, vpc: ec2.IVpc, traffic: ec2.FlowLogTrafficType | None = None) -> None:
     """Logs the connections of a network; by default all of them."""
-    group = logs.LogGroup(scope, "Flow", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY)
-    acknowledge_log(group)
     ec2.FlowLog(
         scope,
         "FlowLog",
         resource_type=ec2.FlowLogResourceType.from_vpc(vpc),
-        destination=ec2.FlowLogDestination.to_cloud_watch_logs(group),
+        destination=ec2.FlowLogDestination.to_cloud_watch_logs(log_group(scope, "Flow")),
         traffic_type=traffic,
     )
 
