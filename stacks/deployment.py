@@ -32,6 +32,10 @@ class Deployment:
     def least_instances(self) -> int:
         return self.autoscaling.min_capacity if self.autoscaling else self.instance_count
 
+    @property
+    def most_instances(self) -> int:
+        return self.autoscaling.max_capacity if self.autoscaling else self.instance_count
+
 
 def plan_deployment(props: WorkloadStackProps, region: str | None, least_in_production: int = 2) -> Deployment:
     """Plans a fleet for `region`, or for any if None. Raises `NotMeasured` or `UsageError`."""

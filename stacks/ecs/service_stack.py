@@ -39,7 +39,8 @@ class EcsServiceStack(Stack):
         named_in = props.folder.recommendation_file if deployment.recommended else props.folder.file
         runs_on = machine(named_in, deployment.instance_type)
         network = PrivateNetwork(self, "Network", workload=workload, shared=shared)
-        fleet = EcsFleet(self, "Fleet", network=network, machine=runs_on, max_instances=_most_tasks(deployment))
+        most = deployment.most_instances * TASKS_DURING_AN_UPDATE
+        fleet = EcsFleet(self, "Fleet", network=network, machine=runs_on, max_instances=most)
         service = self._service(hosting, props, network, fleet, deployment)
         if deployment.autoscaling is not None:
             EcsScaling(
@@ -112,8 +113,3 @@ def _problems_of_certificate(
             f"{props.folder.file}: hosting.tls.certificate_arn: is a certificate of {issued_in}, but the service is "
             f"deployed to {region}. A load balancer takes certificates of its own region: request one in {region}."
         )
-
-
-def _most_tasks(deployment: Deployment) -> int:
-    most = deployment.autoscaling.max_capacity if deployment.autoscaling else deployment.instance_count
-    return most * TASKS_DURING_AN_UPDATE
