@@ -93,7 +93,7 @@ class EcsBatchWork(Construct):
         """Returns the state that runs a command. `variables` are paths of the state's input."""
         fleet, storage = self._fleet, self._storage
         locations = {"INPUT": storage.input.s3_url_for_object(), "OUTPUT": storage.output.s3_url_for_object()}
-        container = task.add_container(CONTAINER, ["sh", "-c", command], task.environment(locations), cpu)
+        container = task.add_container(CONTAINER, ["sh", "-c", command], locations, cpu)
         override = tasks.ContainerOverride(
             container_definition=container,
             environment=[

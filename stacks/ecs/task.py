@@ -54,11 +54,6 @@ class EcsTask(Construct):
             self.definition, "AwsSolutions-ECS2", "What the environment says is configuration; no secret is in it."
         )
 
-    def environment(self, own: Mapping[str, str]) -> dict[str, str]:
-        """Returns `own` and the variables by which a program names its metrics."""
-        named = {"METRICS_STACK": Aws.STACK_NAME, "METRICS_WORKLOAD": self._workload}
-        return {**own, **named, **REGION}
-
     def add_container(
         self,
         name: str,
@@ -67,15 +62,14 @@ class EcsTask(Construct):
         cpu: int,
         health_check: ecs.HealthCheck | None = None,
     ) -> ecs.ContainerDefinition:
-        """Adds the main container, with the devices of the chips."""
+        """Adds the main container, with the devices of the chips and the variables by which it names its metrics."""
+        named = {"METRICS_STACK": Aws.STACK_NAME, "METRICS_WORKLOAD": self._workload}
         return self._pulled(
             name,
-            command=list(command),
-            environment=dict(environment),
+            command,
+            {**environment, **named, **REGION},
             cpu=cpu,
-            memory_reservation_mib=LEAST_MEMORY_MIB,
             linux_parameters=self._linux(name),
-            logging=self._logging(name),
             ulimits=[ecs.Ulimit(name=ecs.UlimitName.NOFILE, soft_limit=OPEN_FILES, hard_limit=OPEN_FILES)],
             stop_timeout=STOP_TIMEOUT,
             health_check=health_check,
@@ -83,19 +77,20 @@ class EcsTask(Construct):
 
     def add_init_container(self, name: str, command: Sequence[str]) -> ecs.ContainerDefinition:
         """Adds a container that ends before the others start. It runs as root, which owns the volume that it fills."""
-        return self._pulled(
-            name,
-            command=list(command),
-            environment=REGION,
-            essential=False,
-            memory_reservation_mib=LEAST_MEMORY_MIB,
-            logging=self._logging(name),
-            user="0",
-        )
+        return self._pulled(name, command, REGION, essential=False, user="0")
 
-    def _pulled(self, name: str, **keys: Any) -> ecs.ContainerDefinition:
-        image = ecs.ContainerImage.from_registry(self._image.uri)
-        container = self.definition.add_container(name, image=image, **keys)
+    def _pulled(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str], **keys: Any
+    ) -> ecs.ContainerDefinition:
+        container = self.definition.add_container(
+            name,
+            image=ecs.ContainerImage.from_registry(self._image.uri),
+            command=list(command),
+            environment=dict(environment),
+            memory_reservation_mib=LEAST_MEMORY_MIB,
+            logging=ecs.LogDriver.aws_logs(stream_prefix=name, log_group=self.log),
+            **keys,
+        )
         granted = "The execution role has been granted the pull; CDK does not see it for an image named by its URI."
         Annotations.of(container).acknowledge_warning("@aws-cdk/aws-ecs:ecrImageRequiresPolicy", granted)
         return container
@@ -110,6 +105,3 @@ class EcsTask(Construct):
             readable = [ecs.DevicePermission.READ, ecs.DevicePermission.WRITE]
             linux.add_devices(ecs.Device(host_path=device, container_path=device, permissions=readable))
         return linux
-
-    def _logging(self, name: str) -> ecs.LogDriver:
-        return ecs.LogDriver.aws_logs(stream_prefix=name, log_group=self.log)
