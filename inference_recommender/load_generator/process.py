@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -44,14 +44,14 @@ class GeneratorProcess:
         self._reason: str | None = None
 
     @classmethod
-    def start(cls, plan: LoadPlan, folder: Path) -> Self:
+    def start(cls, plan: LoadPlan, folder: Path, command: Sequence[str] = COMMAND) -> Self:
         """Writes `plan` to `folder`/plan.json and starts the generator on it. `folder`, its --out, is created."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "summary.json").unlink(missing_ok=True)
         plan.write_json(folder / "plan.json")
         with (folder / "generator.log").open("w") as log:
             process = subprocess.Popen(
-                [*COMMAND, folder.resolve() / "plan.json", "--out", folder.resolve()],
+                [*command, folder.resolve() / "plan.json", "--out", folder.resolve()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
