@@ -16,11 +16,11 @@ from constructs import Construct
 
 from stacks.batch.storage import BatchStorage
 from stacks.ecs.fleet import EcsFleet
-from stacks.ecs.shared_network import PrivateNetwork
 from stacks.ecs.task import EcsTask
 from stacks.grants import acknowledge_policy_to_checkov, acknowledge_resources
 from stacks.model_archive import ModelArchive
 from stacks.storage import log_group
+from workloads import ScheduledBatchHosting
 
 TIME = "$.time"
 """Path of the time at which the run was due."""
@@ -38,28 +38,34 @@ CONTAINER = "batch"
 ACCOUNT_CPU = 1024
 
 
-class EcsBatchWork(Construct):
-    """The states of a run: ECS tasks, one for each shard, each alone on an instance. `role` is the state machine's."""
+class BatchSteps(Construct):
+    """`machine`, and the `rule` that starts it. Without `scheduled` the rule is disabled.
+
+    Each shard is an ECS task that has an instance to itself. `role` is the state machine's.
+    """
 
     def __init__(
         self,
         scope: Construct,
         id: str,
         *,
-        network: PrivateNetwork,
+        hosting: ScheduledBatchHosting,
+        scheduled: bool,
+        shards: int,
         fleet: EcsFleet,
         shard: EcsTask,
         account: EcsTask,
         archive: ModelArchive,
         storage: BatchStorage,
-        max_bad_share: float,
         role: iam.Role,
     ) -> None:
         super().__init__(scope, id)
-        self._shard, self._account, self._storage = shard, account, storage
-        self._fleet, self._network, self._archive, self._max_bad_share = fleet, network, archive, max_bad_share
+        self._fleet, self._storage = fleet, storage
         self._group = ec2.SecurityGroup(
-            self, "TaskGroup", vpc=network.vpc, description="Tasks of the batch: nobody calls them."
+            Construct(scope, "Work"),  # A part of the group's logical id: another id would replace the group.
+            "TaskGroup",
+            vpc=fleet.network.vpc,
+            description="Tasks of the batch: nobody calls them.",
         )
         archive.grant_read(shard.role)
         for task in (shard, account):
@@ -71,8 +77,15 @@ class EcsBatchWork(Construct):
             effect=iam.Effect.DENY, actions=["iam:PassRole"], resources=["*"], conditions=condition
         )
         role.add_to_policy(deny)
-
-    def shards(self) -> sfn.IChainable:
+        name_run = sfn.Pass(
+            self,
+            "NameRun",
+            state_name="Name the run after its day",
+            parameters={
+                "day": sfn.JsonPath.array_get_item(sfn.JsonPath.string_split(sfn.JsonPath.string_at(TIME), "T"), 0),
+                "shards": [f"{number}/{shards}" for number in range(1, shards + 1)],
+            },
+        )
         each_shard = sfn.Map(
             self,
             "Shards",
@@ -81,13 +94,30 @@ class EcsBatchWork(Construct):
             item_selector={"day": sfn.JsonPath.string_at(DAY), "shard": sfn.JsonPath.string_at("$$.Map.Item.Value")},
             result_path=sfn.JsonPath.DISCARD,
         )
-        command = shard_command(self._archive.url, "$SHARD")
-        run = self._run("Shard", "Answer one shard", self._shard, command, self._fleet.cpu, SHARD="$.shard")
-        return each_shard.item_processor(run)
-
-    def account(self) -> sfn.IChainable:
-        command = account_command(self._max_bad_share)
-        return self._run("Account", "Account for every row", self._account, command, ACCOUNT_CPU)
+        command = shard_command(archive.url, "$SHARD")
+        each_shard.item_processor(self._run("Shard", "Answer one shard", shard, command, fleet.cpu, SHARD="$.shard"))
+        command = account_command(hosting.max_bad_share)
+        accounting = self._run("Account", "Account for every row", account, command, ACCOUNT_CPU)
+        answer = sfn.Chain.start(each_shard).next(accounting)
+        chain = name_run.next(self._look_for_input(storage.input)).next(self._unless_missing(storage.input, answer))
+        log = log_group(self, "Log", f"/aws/vendedlogs/states/{Stack.of(self).stack_name}")
+        self.machine = sfn.StateMachine(
+            self,
+            "Machine",
+            role=role,
+            definition_body=sfn.DefinitionBody.from_chainable(chain),
+            timeout=Duration.hours(hosting.deadline_hours),
+            tracing_enabled=True,
+            logs=sfn.LogOptions(destination=log, level=sfn.LogLevel.ALL, include_execution_data=True),
+        )
+        reason = "Log delivery, X-Ray, and tasks that have no name before they run are on no resource; CDK's wording."
+        acknowledge_resources(role, ["*"], reason)
+        acknowledge_policy_to_checkov(role, reason)
+        self.rule = events.Rule(
+            self, "Schedule", schedule=events.Schedule.expression(hosting.schedule), enabled=scheduled
+        )
+        due = events.RuleTargetInput.from_object({"time": events.EventField.time})
+        self.rule.add_target(targets.SfnStateMachine(self.machine, input=due))
 
     def _run(self, id: str, name: str, task: EcsTask, command: str, cpu: int, **variables: str) -> sfn.TaskStateBase:
         """Returns the state that runs a command. `variables` are paths of the state's input."""
@@ -112,66 +142,12 @@ class EcsBatchWork(Construct):
             launch_target=tasks.EcsEc2LaunchTarget(
                 capacity_provider_options=capacity, placement_constraints=fleet.alone
             ),
-            subnets=self._network.subnets,
+            subnets=fleet.network.subnets,
             security_groups=[self._group],
             container_overrides=[override],
             result_path=sfn.JsonPath.DISCARD,
         )
         return with_retries(state)
-
-
-def _acknowledge_any_revision(role: iam.Role, definition: ecs.Ec2TaskDefinition) -> None:
-    """Answers the finding on CDK's own grant, which lets the state machine run any revision of a task."""
-    arn = Stack.of(definition).split_arn(definition.task_definition_arn, ArnFormat.SLASH_RESOURCE_NAME)
-    family = f"arn:{arn.partition}:{arn.service}:{arn.region}:{arn.account}:{arn.resource}/{arn.resource_name}:*"
-    acknowledge_resources(role, [family], "A run keeps the task revision that it started with, also after an update.")
-
-
-class BatchSteps(Construct):
-    """`machine`, and the `rule` that starts it. Without `scheduled` the rule is disabled."""
-
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        schedule: str,
-        scheduled: bool,
-        input: s3.IBucket,
-        shards: int,
-        deadline: Duration,
-        work: EcsBatchWork,
-        role: iam.Role,
-    ) -> None:
-        super().__init__(scope, id)
-        name_run = sfn.Pass(
-            self,
-            "NameRun",
-            state_name="Name the run after its day",
-            parameters={
-                "day": sfn.JsonPath.array_get_item(sfn.JsonPath.string_split(sfn.JsonPath.string_at(TIME), "T"), 0),
-                "shards": [f"{number}/{shards}" for number in range(1, shards + 1)],
-            },
-        )
-        answer = sfn.Chain.start(work.shards()).next(work.account())
-        chain = name_run.next(self._look_for_input(input)).next(self._unless_missing(input, answer))
-        # Other names add to the resource policy of CloudWatch Logs, whose size is limited.
-        log = log_group(self, "Log", f"/aws/vendedlogs/states/{Stack.of(self).stack_name}")
-        self.machine = sfn.StateMachine(
-            self,
-            "Machine",
-            role=role,
-            definition_body=sfn.DefinitionBody.from_chainable(chain),
-            timeout=deadline,
-            tracing_enabled=True,
-            logs=sfn.LogOptions(destination=log, level=sfn.LogLevel.ALL, include_execution_data=True),
-        )
-        reason = "Log delivery, X-Ray, and tasks that have no name before they run are on no resource; CDK's wording."
-        acknowledge_resources(role, ["*"], reason)
-        acknowledge_policy_to_checkov(role, reason)
-        self.rule = events.Rule(self, "Schedule", schedule=events.Schedule.expression(schedule), enabled=scheduled)
-        due = events.RuleTargetInput.from_object({"time": events.EventField.time})
-        self.rule.add_target(targets.SfnStateMachine(self.machine, input=due))
 
     def _look_for_input(self, bucket: s3.IBucket) -> sfn.TaskStateBase:
         folder = sfn.JsonPath.format("{}/", sfn.JsonPath.string_at(DAY))
@@ -201,6 +177,13 @@ class BatchSteps(Construct):
         )
         choice = sfn.Choice(self, "IsThereInput", state_name="Is there input?")
         return choice.when(sfn.Condition.number_equals(f"{FOUND}.objects", 0), missing).otherwise(answer)
+
+
+def _acknowledge_any_revision(role: iam.Role, definition: ecs.Ec2TaskDefinition) -> None:
+    """Answers the finding on CDK's own grant, which lets the state machine run any revision of a task."""
+    arn = Stack.of(definition).split_arn(definition.task_definition_arn, ArnFormat.SLASH_RESOURCE_NAME)
+    family = f"arn:{arn.partition}:{arn.service}:{arn.region}:{arn.account}:{arn.resource}/{arn.resource_name}:*"
+    acknowledge_resources(role, [family], "A run keeps the task revision that it started with, also after an update.")
 
 
 def with_retries(state: sfn.TaskStateBase) -> sfn.TaskStateBase:

@@ -63,7 +63,7 @@ class EcsFleet(Construct):
         self, scope: Construct, id: str, *, network: PrivateNetwork, machine: Machine, max_instances: int
     ) -> None:
         super().__init__(scope, id)
-        self._max_instances, self._network, self.machine = max_instances, network, machine
+        self._max_instances, self.network, self.machine = max_instances, network, machine
         self.cpu = machine.vcpus * UNITS_PER_VCPU
         self.cluster = ecs.Cluster(
             self, "Cluster", vpc=network.vpc, container_insights_v2=ecs.ContainerInsights.ENABLED
@@ -99,8 +99,8 @@ class EcsFleet(Construct):
         group = autoscaling.AutoScalingGroup(
             self,
             "Instances",
-            vpc=self._network.vpc,
-            vpc_subnets=self._network.subnets,
+            vpc=self.network.vpc,
+            vpc_subnets=self.network.subnets,
             launch_template=self._launch_template(),
             min_capacity=0,
             max_capacity=self._max_instances,
@@ -113,7 +113,7 @@ class EcsFleet(Construct):
         closed = ec2.SecurityGroup(
             self,
             "InstanceGroup",
-            vpc=self._network.vpc,
+            vpc=self.network.vpc,
             description="Instances: nobody calls them; tasks have their own.",
         )
         user_data = ec2.UserData.for_linux()
