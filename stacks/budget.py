@@ -17,7 +17,7 @@ NAME = "BudgetStack"
 STAGE_TAG = "TransformersStage"
 WORKLOAD_TAG = "TransformersWorkload"
 NOTIFICATIONS = {"ACTUAL": 80, "FORECASTED": 100}
-"""Per cent of the budget, by what is compared with it."""
+"""Per cent of the budget at which a message is sent, for the actual and for the forecast costs."""
 
 
 def cost_tags(stage: Stage, workload: str | None = None) -> Mapping[str, str]:

@@ -19,7 +19,7 @@ class BatchStorage(Construct):
     def __init__(self, scope: Construct, id: str, *, key: kms.IKey | None, output_days: int) -> None:
         super().__init__(scope, id)
         self.key = key
-        # S3 delivers logs to no bucket with a key of ours.
+        # S3 delivers no logs to a bucket with a customer key.
         self._logs = private_bucket(self, "AccessLogs", lifecycle_rules=[s3.LifecycleRule(expiration=LOGS_KEPT)])
         acknowledge(self._logs, "AwsSolutions-S1", "It is where access logs go; logging its own would never end.")
         acknowledge_to_checkov(self._logs, "CKV_AWS_21", "A log has a name of its own and is written once.")

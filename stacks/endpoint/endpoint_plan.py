@@ -62,7 +62,7 @@ def _problems_of_placements(
 
 
 def _problems_of_type(file: Path, hosting: SageMakerEndpointHosting, instance_type: str) -> Iterator[UsageError]:
-    """Yields zones that lack the type, and a shadow that SageMaker does not run beside it."""
+    """Yields zones that lack the type, and a shadow that SageMaker does not run with it."""
     if isinstance(hosting.network, NewVpc):
         yield from outside_zones(file, "hosting.network.zone_ids", instance_type, hosting.network.zone_ids)
     used = (instance_type, hosting.shadow.instance_type) if hosting.shadow else ()
