@@ -29,7 +29,7 @@ from inference_recommender.measure.system import system_at_url
 from inference_recommender.payloads import content_type_of
 from inference_recommender.run_folder import PAYLOADS
 from inference_recommender.tune.folder import TuneFolder
-from inference_recommender.tune.probe_counts import ProbeCounts
+from inference_recommender.tune.probe_counts import ProbeCounts, counted
 from inference_recommender.tune.race import ConfigurationRefused
 from inference_recommender.tune.space import ServingConfiguration
 from workloads import ROOT, Serving, Unavailable, load_workload
@@ -67,7 +67,7 @@ class TunedTriton:
         if self._loaded != configuration:
             self.load(configuration)
             warm_up = len(self._send("warm-up", rate / 2, WARM_UP_S).intended_s)
-        counts = ProbeCounts.of(rate, self._send("probe", rate, duration_s), self._limit)
+        counts = counted(rate, self._send("probe", rate, duration_s), self._limit)
         return counts.model_copy(update={"sent": counts.sent + warm_up})
 
     def _send(self, name: str, rate: float, duration_s: float) -> ProbeRecords:
