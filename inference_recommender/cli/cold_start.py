@@ -11,7 +11,7 @@ from rich.console import Console
 
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.kserve import Body
-from inference_recommender.measure.start_stages import GIVE_UP_S, Stages, cold_start, log_lines, stages, start_of
+from inference_recommender.measure.start_stages import GIVE_UP_S, cold_start, log_lines, stages, start_of
 from inference_recommender.measure.system import system_of_endpoint
 from inference_recommender.measure.temporary_endpoint import EndpointSpec, temporary_endpoint
 from inference_recommender.output import stdout_console, tell
@@ -22,6 +22,7 @@ from inference_recommender.report.sections import cold_start_table
 from inference_recommender.report.text import show
 from workloads import ColdStart, Interrupted, Recommendation, Unavailable, WorkloadFolder
 from workloads.files import from_here
+from workloads.recommendation import Stages
 
 STARTS = 3
 NOT_OF_A_NEW_ENDPOINT = ("InitialInstanceCount", "ManagedInstanceScaling")

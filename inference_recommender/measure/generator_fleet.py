@@ -77,14 +77,16 @@ class FleetDrive:
         except KeyboardInterrupt:
             self.account.stop_processing_job(self.job.name)  # the generators end in good order and upload results
             self._wait()
-            raise Stopped(self._merged_if_any(plan, folder)) from None
+            outcomes = self._fetched(folder)
+            try:
+                raise Stopped(self._merged(outcomes, plan, folder)) from None
+            except (Unavailable, NothingToMerge) as nothing:  # it was stopped while its instances started
+                code, reason = nothing.exit_code, str(nothing)
+                raise Stopped(Outcome(folder=folder, exit_code=code, reason=reason, summary=None)) from None
         if described["ProcessingJobStatus"] != "Completed":
             why = described.get("ExitMessage") or described.get("FailureReason") or "the service gave no reason."
             raise Unavailable(f"Processing job {self.job.name} failed: {why}")
-        outcomes = self._fetched(folder)
-        if missing := self._missing(outcomes):
-            raise Unavailable(missing)
-        return merge(outcomes, plan, folder)
+        return self._merged(self._fetched(folder), plan, folder)
 
     def _send(self, plan: LoadPlan, folder: Path) -> None:
         bodies = {
@@ -111,24 +113,13 @@ class FleetDrive:
                 return described
             time.sleep(self.poll_s)
 
-    def _merged_if_any(self, plan: LoadPlan, folder: Path) -> Outcome:
-        """A fleet that was stopped while its instances started has measured nothing."""
-        outcomes = self._fetched(folder)
-        if missing := self._missing(outcomes):
-            return Outcome(folder=folder, exit_code=Unavailable.exit_code, reason=missing, summary=None)
-        try:
-            return merge(outcomes, plan, folder)
-        except NothingToMerge as nothing:
-            return Outcome(folder=folder, exit_code=nothing.exit_code, reason=str(nothing), summary=None)
-
-    def _missing(self, outcomes: Sequence[Outcome]) -> str | None:
-        """Returns a sentence where not every generator left what it measured."""
-        if len(outcomes) == self.job.instances:
-            return None
-        return (
-            f"{self.job.output_url}: has what {len(outcomes)} of {self.job.instances} generators measured. Without "
-            "the others no rate is known."
-        )
+    def _merged(self, outcomes: Sequence[Outcome], plan: LoadPlan, folder: Path) -> Outcome:
+        if len(outcomes) != self.job.instances:
+            raise Unavailable(
+                f"{self.job.output_url}: has what {len(outcomes)} of {self.job.instances} generators measured. Without "
+                "the others no rate is known."
+            )
+        return merge(outcomes, plan, folder)
 
     def _fetched(self, folder: Path) -> list[Outcome]:
         """Downloads what each host left into a folder of its own below `folder`."""

@@ -4,7 +4,6 @@ A search after a test that has no result leaves the estimate to decide and keeps
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -82,14 +81,18 @@ class OpenLoopSearch:
         return measured
 
 
-def search_system(system: SystemUnderTest, traffic_s: float) -> Callable[..., Measurement]:
-    """Returns a function that searches the system of a load test."""
-
-    def search(measured: Measurement, run_folder: RunFolder, progress: Progress) -> Measurement:
-        objective, probe = run_folder.workload().latency_objective, probe_of(system, run_folder, progress)
-        return searched(measured, probe, objective, search_s(traffic_s), progress, _arrivals(run_folder))
-
-    return search
+def search_system(
+    system: SystemUnderTest,
+    traffic_s: float,
+    measured: Measurement,
+    run_folder: RunFolder,
+    progress: Progress,
+    folder: str = "",
+) -> Measurement:
+    """Searches the system of a test with `traffic_s` seconds of traffic. `folder` of the probes is below the run's."""
+    objective, probe = run_folder.workload().latency_objective, probe_of(system, run_folder, progress, folder)
+    longest_s = min(max(traffic_s, SHORTEST_S), LONGEST_S)
+    return searched(measured, probe, objective, longest_s, progress, _arrivals(run_folder))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,28 +103,21 @@ class CandidateSearch:
     sleep: Sleep = time.sleep
 
     def __call__(self, measured: Measurement, run_folder: RunFolder, progress: Progress) -> Measurement:
-        objective, existing = run_folder.workload().latency_objective, run_folder.jobs().existing_endpoint
+        jobs, folder = run_folder.jobs(), measured.endpoint_name
         try:
-            if existing is not None and measured.endpoint_name == existing["EndpointName"]:
-                return self._searched(measured, self._system(measured.endpoint_name), run_folder, progress)
+            if jobs.existing_endpoint is not None and folder == jobs.existing_endpoint["EndpointName"]:
+                return search_system(self._system(folder), jobs.expected_s, measured, run_folder, progress, folder)
             spec = _endpoint_spec(measured, run_folder.request()["InputConfig"])
             with temporary_endpoint(self.account, spec, progress.say, self.sleep) as name:
                 system = self._system(name)
                 started = self._started(measured, system, run_folder)
-                return self._searched(started, system, run_folder, progress)
+                return search_system(system, jobs.expected_s, started, run_folder, progress, folder)
         except Unavailable as error:
-            return measured.model_copy(update={"open_loop": unknown(objective, str(error))})
+            found = unknown(run_folder.workload().latency_objective, str(error))
+            return measured.model_copy(update={"open_loop": found})
 
     def _system(self, endpoint: str) -> SystemUnderTest:
         return system_of_endpoint(self.account.endpoint_description(endpoint), self.account.region)
-
-    def _searched(
-        self, measured: Measurement, system: SystemUnderTest, run_folder: RunFolder, progress: Progress
-    ) -> Measurement:
-        probe = probe_of(system, run_folder, progress, measured.endpoint_name)
-        longest_s = search_s(run_folder.jobs().expected_s)
-        objective = run_folder.workload().latency_objective
-        return searched(measured, probe, objective, longest_s, progress, _arrivals(run_folder))
 
     def _started(self, measured: Measurement, system: SystemUnderTest, run_folder: RunFolder) -> Measurement:
         """Adds the stages of the endpoint's start, if the account reports them."""
@@ -135,10 +131,6 @@ class CandidateSearch:
             return measured
         stages = cold_start([start], system, run_folder.inputs().archive_sha256, datetime.now(UTC))
         return measured.model_copy(update={"cold_start": stages})
-
-
-def search_s(traffic_s: float) -> float:
-    return min(max(traffic_s, SHORTEST_S), LONGEST_S)
 
 
 def probe_of(system: SystemUnderTest, run_folder: RunFolder, progress: Progress, folder: str = "") -> GeneratorProbe:
