@@ -13,6 +13,7 @@ from inference_recommender.capacity.closed_loop import capacity
 from inference_recommender.capacity.compare import ComparedRun, compare
 from inference_recommender.capacity.statistics import Limit
 from inference_recommender.capacity.time_series import Series
+from tests.builders import known
 from workloads import LatencyObjective
 
 OBJECTIVE = LatencyObjective(percentile="P99", model_latency_ms=60.0, peak_invocations_per_minute=1000)
@@ -29,8 +30,7 @@ def _measured(model: Service, seed: int, traffic: Traffic) -> ComparedRun:
     joins, seconds = traffic
     run = SimulatedService(model, seed).closed_loop(joins, seconds)
     succeeded, limit = np.ones(len(run.finished_s), dtype=bool), Limit(percentile=99, latency_ms=60)
-    estimate = capacity(run.finished_s, run.latencies_ms, succeeded, limit, float(seconds))
-    assert estimate is not None
+    estimate = known(capacity(run.finished_s, run.latencies_ms, succeeded, limit, float(seconds)))
     parts = np.split(run.latencies_ms, np.searchsorted(run.finished_s, np.arange(1, seconds)))
     return ComparedRun(
         configuration="ml.c5.xlarge",

@@ -18,7 +18,7 @@ from inference_recommender.experiment.plan import Cell, CellBatch
 from inference_recommender.experiment.result import ExperimentFolder
 from inference_recommender.measure.load_test import LoadTest
 from inference_recommender.progress import ProgressUpdate
-from tests.builders import Silent
+from tests.builders import Silent, known
 from tests.inference_recommender.api import SERIES
 from tests.inference_recommender.experiment.experiment_account import (
     IMAGE,
@@ -78,8 +78,7 @@ def test_models_live_as_long_as_their_jobs_and_serve_the_archive_that_was_built(
     assert account.models == {}
     (made,) = account.made
     *tags, expiry = made["Tags"]
-    expires_at = expiry_of([expiry])
-    assert expires_at is not None
+    expires_at = known(expiry_of([expiry]))
     assert 7200 < (expires_at - datetime.now(UTC)).total_seconds() < 7200 * len(TYPES) + 3600
     assert tags == [{"Key": "workload", "Value": "text_classification"}, {"Key": "variant", "Value": "ort-base"}]
     assert (made["ModelName"], made["ExecutionRoleArn"]) == (f"{NAME}-ort-base", ROLE)

@@ -14,7 +14,7 @@ from inference_recommender.measurement import Measurement
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.evidence import read_evidence
-from tests.builders import Silent, a_system, an_artifact
+from tests.builders import Silent, a_system, an_artifact, known
 from tests.conftest import EditToml
 from tests.inference_recommender.measure.virtual_load import SERVICE_S, virtual_drive
 from tests.inference_recommender.server import Server, serving
@@ -80,11 +80,10 @@ def test_a_run_against_a_url_is_a_run_like_any_other(source: WorkloadFolder, run
     recommendation = run(a_test(drive=virtual_drive(network)), run_folder, Watcher(), subject=subject(source))
     (candidate,) = recommendation.candidates
     (measured,) = run_folder.measurements()
-    assert measured.series is not None
-    finished = sum(count or 0 for count in measured.series.invocations)
+    finished = sum(count or 0 for count in known(measured.series).invocations)
     assert len(network.requests) - 4 <= finished <= len(network.requests), "all but unfinished ones"
     assert finished == pytest.approx(50 + 3 * 100, abs=4)
-    assert measured.series.users[:3] == (1.0, 2.0, 2.0)
+    assert known(measured.series).users[:3] == (1.0, 2.0, 2.0)
     assert measured.closed_loop_invocations_per_minute == pytest.approx(finished * 15 / 2, rel=0.01), (
         "per instance, of two"
     )
@@ -114,11 +113,9 @@ def test_the_plan_has_the_traffic_the_conditions_and_the_limit_of_a_job(monkeypa
     workload = load_workload("text_classification").workload
     test = replace(a_test(), traffic=workload.traffic["production"])
     plan = test.plan(workload, Path("p.tar.gz"))
-    assert plan.traffic_pattern is not None
-    assert [phase.duration_in_seconds for phase in plan.traffic_pattern.phases] == [600, 1200]
+    assert [phase.duration_in_seconds for phase in known(plan.traffic_pattern).phases] == [600, 1200]
     assert plan.stopping_conditions.max_invocations == 30_000
-    assert plan.stopping_conditions.latency is not None
-    assert plan.stopping_conditions.latency.value_in_milliseconds == 500
+    assert known(plan.stopping_conditions.latency).value_in_milliseconds == 500
 
 
 LAGGED = "generator lagged: it used 97% of its core, so it was the bottleneck"
@@ -146,8 +143,7 @@ def test_ctrl_c_keeps_the_measurements(source: WorkloadFolder, run_folder: RunFo
         measured_by(a_test(drive=virtual_drive(stopped_after_s=3.5), seconds=60), source, run_folder)
     assert str(caught.value) == f"Interrupted: the load was stopped. Measurements: {run_folder.path}."
     (measured,) = run_folder.measurements()
-    assert measured.series is not None
-    assert sum(count or 0 for count in measured.series.invocations) == pytest.approx(50 + 2.5 * 100, abs=2)
+    assert sum(count or 0 for count in known(measured.series).invocations) == pytest.approx(50 + 2.5 * 100, abs=2)
 
 
 def test_ctrl_c_ends_the_generators_process_in_good_order(
@@ -160,5 +156,4 @@ def test_ctrl_c_ends_the_generators_process_in_good_order(
     with pytest.raises(Interrupted):
         measured_by(a_test(server.url, seconds=300), source, run_folder, Impatient())
     (measured,) = run_folder.measurements()
-    assert measured.series is not None
-    assert sum(count or 0 for count in measured.series.invocations) == pytest.approx(len(server.seen), abs=3)
+    assert sum(count or 0 for count in known(measured.series).invocations) == pytest.approx(len(server.seen), abs=3)

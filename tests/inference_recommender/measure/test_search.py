@@ -20,7 +20,7 @@ from inference_recommender.measurement import Measurement, measurements
 from inference_recommender.payloads import payload_archive
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.verdict import initial_rate
-from tests.builders import Silent, a_provenance, a_run_folder, a_system, an_artifact
+from tests.builders import Silent, a_provenance, a_run_folder, a_system, an_artifact, known
 from tests.inference_recommender.api import SERIES, DeployedAccount, description
 from workloads import LatencyObjective, NoVerdict, Provenance, Unavailable, load_workload
 
@@ -57,16 +57,13 @@ def found_by(account: DeployedAccount, kept: RunFolder, measured: Measurement = 
 def test_a_candidate_is_searched_on_a_temporary_endpoint_with_its_environment(kept: RunFolder) -> None:
     account = DeployedAccount()
     measured = found_by(account, kept)
-    assert measured.open_loop is not None
-    assert measured.open_loop.probes
+    assert known(measured.open_loop).probes
     model, config = account.made
     name = config["EndpointConfigName"]
     assert model["PrimaryContainer"]["Environment"] == {"A": "1", "THREADS": "2"}
-    expires_at = expiry_of(config["Tags"])
-    assert expires_at is not None
+    expires_at = known(expiry_of(config["Tags"]))
     assert (expires_at - datetime.now(UTC)).total_seconds() > 3600 + GRACE_S, "a start may take an hour"
-    started = measured.cold_start
-    assert started is not None
+    started = known(measured.cold_start)
     assert (started.fetch_s, started.unpack_s) == pytest.approx((0.025, 0.075), abs=1e-5)
     assert (started.instance_type, started.archive_sha256, started.measured_on) == ("ml.c5.xlarge", "a" * 64, "local")
     (variant,) = config["ProductionVariants"]
@@ -125,8 +122,7 @@ def test_an_endpoint_that_does_not_start_leaves_the_estimate_to_decide(
     account = DeployedAccount()
     for name, value in changes.items():
         monkeypatch.setattr(account, name, value)
-    found = found_by(account, kept).open_loop
-    assert found is not None
+    found = known(found_by(account, kept).open_loop)
     assert not found.decides
     assert found.reason == reason.format(name=account.deleted[0])
 
@@ -136,8 +132,7 @@ def test_a_start_without_a_log_does_not_end_the_search(kept: RunFolder, monkeypa
     monkeypatch.setattr(account, "endpoint_log", refuse)
     measured = found_by(account, kept)
     assert measured.cold_start is None
-    assert measured.open_loop is not None
-    assert measured.open_loop.probes
+    assert known(measured.open_loop).probes
 
 
 def alone(tmp_path: Path, longest_s: float = 3600.0) -> Measurement:
@@ -151,16 +146,13 @@ def alone(tmp_path: Path, longest_s: float = 3600.0) -> Measurement:
     assert recommendation.provenance.traffic == "open-loop"
     (measured,) = run_folder.measurements()
     (candidate,) = recommendation.candidates
-    assert measured.open_loop is not None
-    assert candidate.max_invocations_per_minute == measured.open_loop.invocations_per_minute
+    assert candidate.max_invocations_per_minute == known(measured.open_loop).invocations_per_minute
     return measured
 
 
 def test_a_search_alone_finds_the_capacity_per_instance(tmp_path: Path) -> None:
-    found = alone(tmp_path).open_loop
-    assert found is not None
-    assert found.invocations_per_minute is not None
-    assert max(probe.invocations_per_minute for probe in found.probes) > found.invocations_per_minute / 2
+    found = known(alone(tmp_path).open_loop)
+    assert max(probe.invocations_per_minute for probe in found.probes) > known(found.invocations_per_minute) / 2
 
 
 def of(probe: Callable[[float, float], ProbeRecords]) -> Callable[..., Any]:
@@ -202,12 +194,10 @@ def test_a_search_begins_at_the_rate_that_the_records_suggest_after_a_slow_warm_
             raise Unavailable("it is gone.")
         return simulated.probe(rate_per_minute, duration_s)
 
-    found = searched(MEASURED, gone_when_warm, OBJECTIVE, 60.0, Silent()).open_loop
-    expected = initial_rate(MEASURED, OBJECTIVE)
-    assert expected is not None
+    found = known(searched(MEASURED, gone_when_warm, OBJECTIVE, 60.0, Silent()).open_loop)
+    expected = known(initial_rate(MEASURED, OBJECTIVE))
     assert rates[-1] == pytest.approx(expected)
     assert expected < (MEASURED.closed_loop_invocations_per_minute or 0)
-    assert found is not None
     assert found.reason == "it is gone"
     fast, bare = OBJECTIVE.model_copy(update={"model_latency_ms": 1.0}), MEASURED.model_copy(update={"series": None})
     assert initial_rate(MEASURED, fast) == initial_rate(bare, OBJECTIVE) == 6_000, "half of the closed-loop rate"
