@@ -13,18 +13,18 @@ from inference_recommender.capacity.probe import Capacity, ProbeRecords
 from inference_recommender.capacity.search import Reason, Search, SendProbe
 from inference_recommender.kserve import Body
 from inference_recommender.load_generator.requests import read_payloads
-from inference_recommender.load_generator.time_stamps import arrivals_of, fitted
+from inference_recommender.load_generator.time_stamps import fitted
 from inference_recommender.measure.load_test import provenance
-from inference_recommender.measure.probe import GeneratorProbe
+from inference_recommender.measure.probe import arrivals_to_send, probe_of
 from inference_recommender.measure.start_stages import cold_start, start_of
 from inference_recommender.measure.system import SystemUnderTest, system_of_endpoint
 from inference_recommender.measure.temporary_endpoint import EndpointSpec, Sleep, temporary_endpoint
 from inference_recommender.measurement import Measurement, limit_of
-from inference_recommender.payloads import content_type_of, header_size
+from inference_recommender.payloads import header_size
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import PAYLOADS, RunFolder
 from inference_recommender.sizing.verdict import initial_rate
-from workloads import POISSON, ArrivalProcess, Interrupted, LatencyObjective, Provenance, Unavailable, load_workload
+from workloads import POISSON, ArrivalProcess, Interrupted, LatencyObjective, Provenance, Unavailable
 
 SHORTEST_S, LONGEST_S = 60.0, 300.0
 """A search after a test takes about as long as the test's traffic, within these bounds."""
@@ -50,8 +50,9 @@ class OpenLoopSearch:
     def measure(self, run_folder: RunFolder, progress: Progress) -> tuple[Measurement, ...]:
         """Raises `NoVerdict` if too little is known, or `Unavailable`."""
         objective = run_folder.workload().latency_objective
-        probe = with_progress(probe_of(self.system, run_folder, progress), self.system.name, self.longest_s, progress)
-        arrivals = fitted(_arrivals(run_folder), objective.peak_invocations_per_minute)
+        probe = probe_of(self.system, run_folder, run_folder.path / SEARCH, progress.say)
+        probe = with_progress(probe, self.system.name, self.longest_s, progress)
+        arrivals = fitted(arrivals_to_send(run_folder.workload()), objective.peak_invocations_per_minute)
         search = Search(send=probe, limit=limit_of(objective), longest_s=self.longest_s, arrivals=arrivals)
         try:
             result = search.run()
@@ -90,9 +91,9 @@ def search_system(
     folder: str = "",
 ) -> Measurement:
     """Searches the system of a test with `traffic_s` seconds of traffic. `folder` of the probes is below the run's."""
-    objective, probe = run_folder.workload().latency_objective, probe_of(system, run_folder, progress, folder)
-    longest_s = min(max(traffic_s, SHORTEST_S), LONGEST_S)
-    return searched(measured, probe, objective, longest_s, progress, _arrivals(run_folder))
+    workload, longest_s = run_folder.workload(), min(max(traffic_s, SHORTEST_S), LONGEST_S)
+    probe = probe_of(system, run_folder, run_folder.path / SEARCH / folder, progress.say)
+    return searched(measured, probe, workload.latency_objective, longest_s, progress, arrivals_to_send(workload))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,23 +132,6 @@ class CandidateSearch:
             return measured
         stages = cold_start([start], system, run_folder.inputs().archive_sha256, datetime.now(UTC))
         return measured.model_copy(update={"cold_start": stages})
-
-
-def probe_of(system: SystemUnderTest, run_folder: RunFolder, progress: Progress, folder: str = "") -> GeneratorProbe:
-    """Returns a probe of a system. It keeps every request in the run's folder."""
-    return GeneratorProbe(
-        run_folder.path / PAYLOADS,
-        run_folder.path / SEARCH / folder,
-        system,
-        content_type=content_type_of(run_folder.workload()),
-        arrivals=_arrivals(run_folder),
-        tell=progress.say,
-    )
-
-
-def _arrivals(run_folder: RunFolder) -> ArrivalProcess:
-    workload = run_folder.workload()
-    return arrivals_of(workload.latency_objective, load_workload(workload.name).path)
 
 
 def with_progress(probe: SendProbe, name: str, expected_s: float, progress: Progress) -> SendProbe:

@@ -58,7 +58,7 @@ def run(
     for module in (measure_run, run_generator):
         monkeypatch.setattr(module, "load_artifact", lambda root, workload, target: an_artifact())
     monkeypatch.setattr(of_commands, "deployed_workload", lambda *_: folder)
-    monkeypatch.setattr(open_loop, "GeneratorProbe", lambda *_, **__: SimulatedService(MM1, seed=0).probe)
+    monkeypatch.setattr(open_loop, "probe_of", lambda *_: SimulatedService(MM1, seed=0).probe)
 
     def run(*arguments: str, account: DeployedAccount | None = None) -> tuple[int, str, str]:
         monkeypatch.setattr(run_command, "SageMakerAccount", lambda: account or an_account())

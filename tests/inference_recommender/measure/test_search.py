@@ -1,6 +1,5 @@
 """Open-loop searches of a job's candidates, and of a system without a test. Without a result the estimate decides."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -40,11 +39,11 @@ def systems(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Simulates an M/M/1 service instead of a server and its generator. Returns the systems that are probed."""
     probed: list[Any] = []
 
-    def probe_of(payloads: Path, folder: Path, system: Any, **options: Any) -> SendProbe:
+    def probe_of(system: Any, *_: Any) -> SendProbe:
         probed.append(system)
         return SimulatedService(MM1, seed=0).probe
 
-    monkeypatch.setattr(open_loop, "GeneratorProbe", probe_of)
+    monkeypatch.setattr(open_loop, "probe_of", probe_of)
     monkeypatch.setattr(start_stages, "ask_url", lambda url: lambda body: True)
     monkeypatch.setattr(start_stages, "ask_endpoint", lambda name, client: lambda body: True)
     return probed
@@ -155,10 +154,6 @@ def test_a_search_alone_finds_the_capacity_per_instance(tmp_path: Path) -> None:
     assert max(probe.invocations_per_minute for probe in found.probes) > known(found.invocations_per_minute) / 2
 
 
-def of(probe: Callable[[float, float], ProbeRecords]) -> Callable[..., Any]:
-    return lambda *_, **__: probe
-
-
 def lagged(rate: float, seconds: float) -> ProbeRecords:
     raise Bottleneck("generator lagged: it used 97% of its core")
 
@@ -178,7 +173,7 @@ def lagged(rate: float, seconds: float) -> ProbeRecords:
 def test_a_search_alone_that_finds_too_little_gives_no_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, probe: SendProbe, longest_s: float, reason: str
 ) -> None:
-    monkeypatch.setattr(open_loop, "GeneratorProbe", of(probe))
+    monkeypatch.setattr(open_loop, "probe_of", lambda *_: probe)
     with pytest.raises(NoVerdict) as caught:
         alone(tmp_path, longest_s)
     assert str(caught.value).startswith(reason)
