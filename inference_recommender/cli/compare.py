@@ -8,9 +8,9 @@ from rich.console import Console
 
 from inference_recommender.capacity.compare import ComparedRun, Difference, RunComparison, compare
 from inference_recommender.measurement import Measurement
-from inference_recommender.output import Commands, add_command, stdout_console
-from inference_recommender.report.document import Report, ReportVerdict, Value, as_json, objective_text, table
-from inference_recommender.report.text import show
+from inference_recommender.output import Commands, add_command
+from inference_recommender.report.document import Report, ReportVerdict, Value, objective_text, table
+from inference_recommender.report.text import print_result
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.verdict import sustained_rate
 from workloads import LatencyObjective, UsageError, Workload
@@ -52,10 +52,7 @@ def _compare(options: argparse.Namespace, stderr: Console) -> int:
     before, after = ([result(each, objective) for each in run.measurements()] for run in (baseline, candidate))
     comparison = compare(before, after, objective)
     report = _report(str(baseline), str(candidate), workload, comparison)
-    if options.json:
-        print(as_json(report))
-    else:
-        show(report, stdout_console())
+    print_result(report, json=options.json)
     return EXIT_CODES[report.verdict]
 
 

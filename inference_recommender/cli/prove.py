@@ -1,7 +1,6 @@
 """`prove`: tests with open-loop arrivals whether the recommended fleet keeps its objective."""
 
 import argparse
-import json
 import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -34,11 +33,11 @@ from inference_recommender.measure.system import (
     system_at_url,
     system_of_endpoint,
 )
-from inference_recommender.output import Commands, add_command, stdout_console, tell, warn
+from inference_recommender.output import Commands, add_command, tell, warn
 from inference_recommender.payloads import header_size, payload_archive
 from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.run_report import proof_report, rewrite
-from inference_recommender.report.text import show
+from inference_recommender.report.text import print_result
 from inference_recommender.run_folder import PAYLOADS, RunFolder, run_name
 from workloads import (
     ROOT,
@@ -153,10 +152,8 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
     _print_plan(stderr, proving)
     proof = _run(proving, run_folder)
     report = rewrite(recommendation.model_copy(update={"proof": proof}), file, options.runs)
-    if options.json:
-        print(json.dumps(proof.model_dump(mode="json"), indent=2, ensure_ascii=False))
-    else:
-        show(proof_report(run_folder.path.name, proof, workload, read_inputs(run_folder.path)), stdout_console())
+    shown = proof_report(run_folder.path.name, proof, workload, read_inputs(run_folder.path))
+    print_result(shown, json=options.json, document=proof)
     for sentence in proof.not_tested:
         tell(stderr, sentence)
     if report:

@@ -16,10 +16,10 @@ from inference_recommender.measure.job import JobSource, candidates_of, job_mode
 from inference_recommender.measure.job_requests import SERVICE_DEFAULT, JobPlan, TestedModel, plan_default_job, plan_job
 from inference_recommender.measure.run import RunSubject, SearchMeasurement, run
 from inference_recommender.measure.system import UNKNOWN_TYPE, system_of_endpoint
-from inference_recommender.output import Commands, JobProgress, add_command, stdout_console, tell, warn
+from inference_recommender.output import Commands, JobProgress, add_command, tell, warn
 from inference_recommender.report.inputs import FolderInputs
 from inference_recommender.report.run_report import run_report
-from inference_recommender.report.text import show
+from inference_recommender.report.text import print_result
 from inference_recommender.run_folder import RunFolder, run_name
 from workloads import ROOT, Recommendation, UsageError, Workload, WorkloadFolder, load_workload
 from workloads.files import from_here
@@ -235,11 +235,8 @@ def show_and_write(
     stderr: Console,
 ) -> int:
     """Prints the recommendation, writes it to the workload's folder for review, and returns the exit code."""
-    if options.json:
-        print(recommendation.model_dump_json(indent=2))
-    else:
-        name = run_folder.path.resolve().name
-        show(run_report(name, folder.workload, recommendation, FolderInputs()), stdout_console())
+    report = run_report(run_folder.path.resolve().name, folder.workload, recommendation, FolderInputs())
+    print_result(report, json=options.json, document=recommendation)
     tell(stderr, f"Report: {from_here(run_folder.report)}")
     if recommendation.recommended is None:
         tell(stderr, "Not written to the workload's folder: no candidate meets the objective.")

@@ -127,6 +127,6 @@ def objective_text(objective: LatencyObjective) -> str:
     return f"{objective.percentile} model latency ≤ {objective.model_latency_ms:g} ms at {objective.peak}{arrivals}"
 
 
-def as_json(report: Report) -> str:
-    """Returns the report as a JSON document, without a newline at its end."""
-    return json.dumps(report.model_dump(mode="json"), indent=2, ensure_ascii=False)
+def as_json(document: Document) -> str:
+    """Returns a report or another document as JSON, without a newline at its end."""
+    return json.dumps(document.model_dump(mode="json"), indent=2, ensure_ascii=False)
