@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.measurement import Measurement
+from inference_recommender.progress import ProgressUpdate
 from inference_recommender.progress import Silent as Silent
 from inference_recommender.run_folder import PAYLOADS, Jobs, RunFolder, RunInputs
 from workloads import (
@@ -134,6 +135,20 @@ def a_run_folder(
     if measured:
         folder.keep_measurements(measured)
     return folder
+
+
+class Watched(Silent):
+    """A progress that keeps what it receives."""
+
+    def __init__(self) -> None:
+        self.updates: list[ProgressUpdate] = []
+        self.said: list[str] = []
+
+    def update(self, update: ProgressUpdate) -> None:
+        self.updates.append(update)
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
 
 
 def known(value: T | None) -> T:

@@ -88,12 +88,6 @@ def test_the_summary_has_the_latency_by_size_of_the_request(run: Run) -> None:
     assert short["requests"] + long["requests"] == known(outcome.summary)["invocations"]
 
 
-def test_a_target_that_failed_is_exit_code_3(run: Run) -> None:
-    outcome, events = run(answering(0.01, lambda body: (400, b'{"error":"unexpected input TEXTS"}')))
-    assert outcome.exit_code == 3
-    assert events[-1]["reason"] == 'target failed: HTTP 400: {"error":"unexpected input TEXTS"}'
-
-
 def test_too_many_errors_make_the_run_invalid(run: Run) -> None:
     outcome, events = run(answering(0.01, lambda body: (500, b"no") if body == b"query 3" else (200, b"{}")))
     assert outcome.exit_code == 4

@@ -25,10 +25,9 @@ from inference_recommender.measure.generator_fleet import (
 )
 from inference_recommender.run_folder import RunFolder
 from tests.builders import Silent, known
-from tests.conftest import EditToml
 from tests.inference_recommender.measure.test_load_test import a_test, measured_by
 from tests.inference_recommender.measure.virtual_load import VirtualFleet
-from workloads import ROOT, Interrupted, Unavailable, WorkloadFolder, load_workload
+from workloads import ROOT, Interrupted, Unavailable, WorkloadFolder
 
 
 def fleet(**changes: Any) -> dict[str, Any]:
@@ -41,16 +40,6 @@ def fleet(**changes: Any) -> dict[str, Any]:
         "region": "us-east-1",
     }
     return {**three, **changes}
-
-
-@pytest.fixture
-def run_folder(tmp_path: Path) -> RunFolder:
-    return RunFolder(tmp_path / "runs" / "spellcheck-quick-1")
-
-
-@pytest.fixture
-def source(edit_toml: EditToml) -> WorkloadFolder:
-    return load_workload("spellcheck", edit_toml('percentile = "P99"', 'percentile = "P50"'))
 
 
 def test_a_fleet_is_one_processing_job_that_the_service_would_take() -> None:

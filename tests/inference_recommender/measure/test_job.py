@@ -15,9 +15,8 @@ from inference_recommender.measure import run as use_case
 from inference_recommender.measure.job import JobFailed, JobSource, candidates_of
 from inference_recommender.measure.job_requests import Configuration, TestedModel, plan_job
 from inference_recommender.measure.run import RunSubject, run
-from inference_recommender.progress import ProgressUpdate
 from inference_recommender.run_folder import RunFolder
-from tests.builders import a_measurement, a_run_folder, an_artifact, known
+from tests.builders import Watched, a_measurement, a_run_folder, an_artifact, known
 from tests.inference_recommender.api import SERIES, FakeService, description, endpoint, recommendation, step
 from workloads import Interrupted, NoVerdict, Recommendation, UsageError, WorkloadFolder, load_workload
 
@@ -29,27 +28,13 @@ TESTED = TestedModel(
 LAGGED = "generator lagged: it used 97% of its core, so it was the bottleneck"
 
 
-class Watcher:
-    """A progress that keeps what it receives."""
-
-    def __init__(self) -> None:
-        self.updates: list[ProgressUpdate] = []
-        self.said: list[str] = []
-
-    def update(self, update: ProgressUpdate) -> None:
-        self.updates.append(update)
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-
 class Runs:
     """Runs spellcheck's quick traffic in one folder, by a job or by several."""
 
     def __init__(self, folder: WorkloadFolder, path: Path) -> None:
         self.folder = folder
         self.run_folder = RunFolder(path)
-        self.watcher = Watcher()
+        self.watcher = Watched()
         self.sleep: Callable[[float], None] = lambda seconds: None
 
     def __call__(self, service: FakeService, tests: int = 1) -> Recommendation:

@@ -14,8 +14,7 @@ from inference_recommender.measurement import Measurement
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.evidence import read_evidence
-from tests.builders import Silent, a_system, an_artifact, known
-from tests.conftest import EditToml
+from tests.builders import Silent, Watched, a_system, an_artifact, known
 from tests.inference_recommender.measure.virtual_load import SERVICE_S, virtual_drive
 from tests.inference_recommender.server import Server, serving
 from tests.virtual_time import Network, answering
@@ -29,17 +28,6 @@ URL = "http://127.0.0.1:1"
 def server() -> Iterator[Server]:
     with serving(delay_s=SERVICE_S) as started:
         yield started
-
-
-@pytest.fixture
-def run_folder(tmp_path: Path) -> RunFolder:
-    return RunFolder(tmp_path / "runs" / "spellcheck-quick-1")
-
-
-@pytest.fixture
-def source(edit_toml: EditToml) -> WorkloadFolder:
-    """An objective for which a run of seconds has enough samples."""
-    return load_workload("spellcheck", edit_toml('percentile = "P99"', 'percentile = "P50"'))
 
 
 def brief_traffic(seconds: int, users: int) -> PhasedTraffic:
@@ -70,14 +58,8 @@ def measured_by(
 
 
 def test_a_run_against_a_url_is_a_run_like_any_other(source: WorkloadFolder, run_folder: RunFolder) -> None:
-    updates: list[ProgressUpdate] = []
-
-    class Watcher(Silent):
-        def update(self, update: ProgressUpdate) -> None:
-            updates.append(update)
-
-    network = Network(answering(SERVICE_S))
-    recommendation = run(a_test(drive=virtual_drive(network)), run_folder, Watcher(), subject=subject(source))
+    network, watched = Network(answering(SERVICE_S)), Watched()
+    recommendation = run(a_test(drive=virtual_drive(network)), run_folder, watched, subject=subject(source))
     (candidate,) = recommendation.candidates
     (measured,) = run_folder.measurements()
     finished = sum(count or 0 for count in known(measured.series).invocations)
@@ -104,7 +86,7 @@ def test_a_run_against_a_url_is_a_run_like_any_other(source: WorkloadFolder, run
     payloads = run_folder.path / "payloads.tar.gz"
     assert stat.S_IMODE(payloads.stat().st_mode) == 0o600, "they are requests of real users"
     assert read_evidence(run_folder.path).measured == (measured,)
-    assert {update.status for update in updates} == {"IN_PROGRESS"}
+    assert {update.status for update in watched.updates} == {"IN_PROGRESS"}
     assert recommendation.recommended is not None
 
 
