@@ -150,7 +150,7 @@ def _run_job(
     search: SearchMeasurement,
     stderr: Console,
 ) -> int:
-    plan = (_default if options.job == "default" else _advanced)(options, account, folder, stderr)
+    plan = _plan(options, account, folder, stderr)
     for warning in (*plan.warnings, *_driver_warnings(plan, folder.workload, options)):
         warn(stderr, warning)
     if options.dry_run:
@@ -185,27 +185,18 @@ def _resume(options: argparse.Namespace, account: SageMakerAccount, search: Sear
     return show_and_write(recommendation, folder, run_folder, options, stderr)
 
 
-def _default(
-    options: argparse.Namespace, account: SageMakerAccount, folder: WorkloadFolder, stderr: Console
-) -> JobPlan:
+def _plan(options: argparse.Namespace, account: SageMakerAccount, folder: WorkloadFolder, stderr: Console) -> JobPlan:
+    workload, traffic = folder.workload, options.traffic or DEFAULT_TRAFFIC
+    job_name = options.name or run_name(options.workload, "default" if options.job == "default" else traffic)
+    if options.job == "default":
+        tested, existing = _tested(options, account, folder, stderr), None
+        if options.endpoint and not options.dry_run:
+            existing = system_of_endpoint(account.endpoint_description(options.endpoint), account.region)
+        return plan_default_job(workload, tested, job_name, existing)
+    profile = folder.traffic(traffic)
+    candidates = candidates_of(RunFolder(options.from_default), workload.name) if options.from_default else None
     tested = _tested(options, account, folder, stderr)
-    existing_endpoint = None
-    if options.endpoint and not options.dry_run:
-        existing_endpoint = system_of_endpoint(account.endpoint_description(options.endpoint), account.region)
-    name = options.name or run_name(options.workload, "default")
-    return plan_default_job(folder.workload, tested, name, existing_endpoint)
-
-
-def _advanced(
-    options: argparse.Namespace, account: SageMakerAccount, folder: WorkloadFolder, stderr: Console
-) -> JobPlan:
-    name = options.traffic or DEFAULT_TRAFFIC
-    traffic = folder.traffic(name)
-    candidates = candidates_of(RunFolder(options.from_default), folder.workload.name) if options.from_default else None
-    tested = _tested(options, account, folder, stderr)
-    return plan_job(
-        folder.workload, name, traffic, tested, options.name or run_name(options.workload, name), candidates
-    )
+    return plan_job(workload, traffic, profile, tested, job_name, candidates)
 
 
 def _tested(

@@ -17,10 +17,10 @@ from aws_api.processing_jobs import ENDED, ProcessingJob
 from aws_api.sagemaker import SageMakerAccount
 from containers import archive_reader
 from inference_recommender.load_generator.load_plan import LoadPlan
-from inference_recommender.load_generator.process import Outcome
+from inference_recommender.load_generator.process import OnEvent, Outcome
 from inference_recommender.load_generator.summary import NothingToMerge, merge
 from inference_recommender.measure.generator_entry import TOKEN
-from inference_recommender.measure.load_test import OnEvent, Stopped
+from inference_recommender.measure.load_test import Stopped
 from inference_recommender.payloads import tar_gz
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import PAYLOADS
@@ -126,18 +126,8 @@ class FleetDrive:
         for name in self.account.files(self.job.output_url):
             with replacing(folder / name) as file:
                 file.write(self.account.read(f"{self.job.output_url}/{name}"))
-        return [_outcome(file.parent) for file in sorted(folder.glob("*/exit.json"))]
-
-
-def _outcome(host: Path) -> Outcome:
-    ended = json.loads((host / "exit.json").read_text("utf-8"))
-    summary = host / "summary.json"
-    return Outcome(
-        folder=host,
-        exit_code=ended["exit_code"],
-        reason=ended["reason"],
-        summary=json.loads(summary.read_text("utf-8")) if summary.exists() else None,
-    )
+        ended = {file.parent: json.loads(file.read_text("utf-8")) for file in sorted(folder.glob("*/exit.json"))}
+        return [Outcome.of(host, each["exit_code"], each["reason"]) for host, each in ended.items()]
 
 
 def source_files(root: Path) -> dict[str, Path]:

@@ -71,8 +71,6 @@ class OpenLoopSearch:
         measured = Measurement(
             instance_type=self.system.instance_type,
             endpoint_name=self.system.name,
-            closed_loop_invocations_per_minute=None,
-            model_latency_ms=None,
             open_loop=found.per_instance(self.system.instances),
             warm_up_s=search.warm_up_s,
             failure_reason=None if found.decides else f"No capacity was found: {found.reason}.",

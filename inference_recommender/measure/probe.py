@@ -21,10 +21,9 @@ from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.payloads import content_type_of
 from inference_recommender.run_folder import PAYLOADS, RunFolder
 from inference_recommender.triton_statistics import TritonStatistics
-from workloads import POISSON, ROOT, ArrivalProcess, Unavailable, Workload
+from workloads import POISSON, ROOT, ArrivalProcess, NoVerdict, Unavailable, Workload
 from workloads.files import from_here
 
-INVALID = 4
 MOST_CONNECTIONS = 256
 SPOILED = 0.1
 """Share of a probe's time in stalls above which the probe is repeated."""
@@ -113,7 +112,7 @@ class GeneratorProbe:
         """Errors and a lack of samples are left to the search, which counts them."""
         if outcome.reason.startswith((LAGGED, STALLED)):
             raise Bottleneck(outcome.reason)
-        if outcome.summary is None or outcome.exit_code not in (0, INVALID):
+        if outcome.summary is None or outcome.exit_code not in (0, NoVerdict.exit_code):
             reason = outcome.reason.rstrip(".")
             raise Unavailable(f"{self._system.name}: {reason}. Measurements: {from_here(self._folder)}.")
 

@@ -44,7 +44,7 @@ def test_an_exception_ends_the_child_and_keeps_what_was_measured(tmp_path: Path,
 
     before = psutil.Process().children()  # other tests' servers, where they share this process
     with serving() as server:
-        generator = GeneratorProcess.start(_plan(tmp_path, server.url), tmp_path / "out")
+        generator = GeneratorProcess(_plan(tmp_path, server.url), tmp_path / "out")
         with pytest.raises(error):
             listen(generator)
         outcome = generator.outcome()
@@ -54,7 +54,7 @@ def test_an_exception_ends_the_child_and_keeps_what_was_measured(tmp_path: Path,
 
 
 def test_a_stop_before_the_load_began_is_told_as_one(tmp_path: Path) -> None:
-    with serving() as server, GeneratorProcess.start(_plan(tmp_path, server.url), tmp_path / "out") as generator:
+    with serving() as server, GeneratorProcess(_plan(tmp_path, server.url), tmp_path / "out") as generator:
         generator.request_stop()
         outcome = generator.outcome()
     assert (outcome.reason, outcome.summary) == ("stopped before the load began", None)
@@ -88,7 +88,7 @@ def test_a_generator_that_refuses_its_payloads_says_why(tmp_path: Path) -> None:
 
 
 def test_a_generator_that_crashes_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
-    with serving() as server, GeneratorProcess.start(_plan(tmp_path, server.url), tmp_path / "out") as generator:
+    with serving() as server, GeneratorProcess(_plan(tmp_path, server.url), tmp_path / "out") as generator:
         assert next(generator.events())["event"] == "started"
         generator._process.kill()
         outcome = generator.outcome()
@@ -125,8 +125,7 @@ def test_two_real_generators_share_the_users_and_merge_to_one_result(tmp_path: P
         plan = _plan(tmp_path, server.url)
         shares = [plan.model_copy(update={"share": Share(index=index, of=2)}) for index in range(2)]
         generators = [
-            running.enter_context(GeneratorProcess.start(share, tmp_path / str(index)))
-            for index, share in enumerate(shares)
+            running.enter_context(GeneratorProcess(share, tmp_path / str(index))) for index, share in enumerate(shares)
         ]
         for generator in generators:
             run_until(generator, 2.0)
