@@ -81,7 +81,14 @@ def add(commands: Commands, *, make_search: MakeSearch, generator: Generator, co
     source.add_argument(
         "--max-duration-s", type=arguments.positive, metavar="S", help="time of an open-loop search; default: 270"
     )
-    arguments.add_request_form(source)
+    source.add_argument(
+        "--rows", type=arguments.count, metavar="N", help="rows of every request; default: the objective's"
+    )
+    source.add_argument(
+        "--payload-format",
+        choices=["json", "binary"],
+        help="KServe's form of every request; default: the objective's payload_format",
+    )
     arguments.add_settings(parser)
     parser.add_argument("--name", metavar="NAME", help="of job and run folder; default: workload, traffic and time")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="continue the run of an interrupted job")
@@ -95,7 +102,8 @@ def _run(
     make_search: MakeSearch, generator: Generator, cold_start: Generator, options: argparse.Namespace, stderr: Console
 ) -> int:
     _check_options(options)
-    options.settings = arguments.all_settings(options)
+    form = {"rows_per_invocation": options.rows, "payload_format": options.payload_format}
+    options.settings += [f"objective.{key}={value}" for key, value in form.items() if value]
     account = SageMakerAccount()
     if options.resume:
         return _resume(options, account, make_search(account), stderr)
@@ -105,7 +113,7 @@ def _run(
     folder = with_settings(
         arguments.deployed_workload(options.workload, options.target, known, options.endpoint), options.settings
     )
-    arguments.check_latency_objective(folder.workload)
+    _ = folder.workload.latency_objective  # a batch has none
     if options.cold_start:
         return cold_start(options, account, folder, stderr)
     if options.job or not (options.url or options.endpoint or _cannot_run_a_job(folder, account, stderr)):

@@ -139,7 +139,7 @@ def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, TuneFolder, Tun
         raise UsageError("WORKLOAD: missing. Name the workload to tune, or a search to go on with --resume RUN.")
     source = load_workload(options.workload)
     workload = source.workload
-    arguments.check_latency_objective(workload)
+    _ = workload.latency_objective  # a batch has none
     if workload.models:
         raise UsageError(
             f"{source.file}: models: `tune` searches the settings of one model. Allowed: no [[models]]. Remove "

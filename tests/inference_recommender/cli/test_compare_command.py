@@ -8,22 +8,17 @@ import pytest
 
 from inference_recommender.__main__ import main
 from inference_recommender.capacity.time_series import Series
-from inference_recommender.cli.compare import result
 from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder
+from inference_recommender.sizing.verdict import sustained_rate
+from tests.builders import a_measurement
 from workloads import load_workload
 
 OBJECTIVE = load_workload("spellcheck").workload.latency_objective
 
 
 def _plain(rate: float = 10_000.0, spread: float = 0.02, **given: Any) -> Measurement:
-    interval = (rate * (1 - spread), rate * (1 + spread))
-    known = {
-        "closed_loop_invocations_per_minute": rate,
-        "closed_loop_invocations_interval": interval,
-        "model_latency_ms": 40.0,
-    }
-    return Measurement(**{"instance_type": "ml.c5.xlarge", "endpoint_name": "e", **known, **given})
+    return a_measurement(rate, closed_loop_invocations_interval=(rate * (1 - spread), rate * (1 + spread)), **given)
 
 
 def test_the_rate_that_is_compared_keeps_the_objective_as_its_interval_does() -> None:
@@ -37,8 +32,8 @@ def test_the_rate_that_is_compared_keeps_the_objective_as_its_interval_does() ->
         latency_ms={"p50": (5.0,) * 5},
         model_latency_ms={"p99": (10.0, 10.0, 40.0, 80.0, 80.0)},
     )
-    assert result(_plain(series=series), OBJECTIVE).invocations_per_minute == pytest.approx(8_000)
-    assert result(_plain(), OBJECTIVE).invocations_per_minute == 10_000
+    assert sustained_rate(_plain(series=series), OBJECTIVE) == pytest.approx(8_000)
+    assert sustained_rate(_plain(), OBJECTIVE) == 10_000
 
 
 def _run(folder: Path, measured: Measurement, workload: str = "spellcheck", users: int = 1) -> str:
