@@ -4,44 +4,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
 
 from aws_api.errors import LocalAccountEnded
 from aws_api.service_model import problems
-from inference_recommender.__main__ import COMMANDS, main
+from inference_recommender.__main__ import COMMANDS
+from tests.inference_recommender.conftest import Cli
 from workloads import ROOT
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A command's output and exit code."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-Cli = Callable[..., Ended]
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """Runs a command in this process, with no AWS configuration but the keywords, which are environment variables."""
-
-    def run(*arguments: str, **environment: str) -> Ended:
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        try:
-            code = main([*arguments])
-        except SystemExit as ended:  # of argparse
-            code = int(ended.code or 0)
-        shown = capsys.readouterr()
-        return Ended(code, shown.out, shown.err)
-
-    return run
 
 
 def test_help_teaches_the_commands_and_the_exit_codes(cli: Cli) -> None:
@@ -175,9 +145,12 @@ NO_CREDENTIALS = (
         (LOCAL, str(LocalAccountEnded("http://127.0.0.1:9"))),
     ],
 )
-def test_an_aws_that_is_not_there_says_what_to_do(cli: Cli, environment: dict[str, str], message: str) -> None:
-    refused = cli("invoke", "spellcheck", "a", **environment)
-    assert (refused.returncode, refused.stderr) == (3, f"{message}\n")
+def test_an_aws_that_is_not_there_says_what_to_do(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], message: str
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert cli("invoke", "spellcheck", "a") == (3, "", f"{message}\n")
 
 
 def test_a_reader_of_stdout_that_has_gone_is_no_traceback() -> None:

@@ -21,6 +21,7 @@ from inference_recommender.payloads import request_bodies
 from inference_recommender.run_folder import RunFolder
 from tests.builders import OBJECTIVE, a_recommendation, a_system
 from tests.inference_recommender.api import DeployedAccount
+from tests.inference_recommender.conftest import Cli
 from tests.inference_recommender.load_generator.virtual_run import URL, run_command
 from tests.virtual_time import Request, answering
 from workloads import ArrivalProcess, MissingArtifact, Proof, Recommendation, load_workload
@@ -201,11 +202,12 @@ def test_an_interruption_keeps_what_was_measured(
 
 
 def test_the_report_of_a_run_that_is_elsewhere_is_not_drawn(
-    servers: Servers, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    servers: Servers, file: Path, tmp_path: Path, cli: Cli
 ) -> None:
     alone = file.rename(tmp_path / "recommendation.json")
-    assert main(["prove", "spellcheck", "--from", str(alone), "--runs", str(tmp_path / "r"), "--url", "http://h"]) == 0
-    assert "The folder runs/job-1 does not exist, so no report was updated.\n" in capsys.readouterr().err
+    assert "The folder runs/job-1 does not exist, so no report was updated.\n" in cli.err(
+        "prove", "spellcheck", "--from", str(alone), "--runs", str(tmp_path / "r"), "--url", "http://h", code=0
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from inference_recommender.__main__ import main
 from inference_recommender.cli import size
 from inference_recommender.sizing.batch import read_throughput
 from tests.builders import an_artifact
+from tests.inference_recommender.conftest import Cli
 from tests.inference_recommender.sizing.builders import ARCHIVE, CPU_ARCHIVE, batch_report, job_result, job_text
 from workloads import ROOT, BatchRecommendation, NoVerdict, ProjectError, WorkloadFolder
 
@@ -41,9 +42,8 @@ def stated(tmp_path: Path, **keys: object) -> Path:
     return file
 
 
-def sized(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
-    assert main(["size", "--workload", "duplicates", *map(str, arguments), "--json"]) == 0
-    return dict(json.loads(capsys.readouterr().out))
+def sized(cli: Cli, *arguments: object) -> dict[str, Any]:
+    return dict(cli.json("size", "--workload", "duplicates", *map(str, arguments), "--json"))
 
 
 def test_shards_follow_from_the_reports_the_objective_and_the_headroom(
@@ -98,11 +98,10 @@ def test_a_recommendation_is_written_for_review_and_read_by_the_stack(
     assert (written.recommended.shards, written.rows_per_run, folder.recommendation()) == (3, 100_000, None)
 
 
-def test_a_stated_rate_is_a_scenario_that_names_its_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stated_rate_is_a_scenario_that_names_its_inputs(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "cpu.json").write_text(json.dumps(ON_CPU))
     arguments = ["--from", str(stated(tmp_path)), "--baseline", str(tmp_path / "cpu.json"), "--explain"]
-    assert main(["size", "--workload", "duplicates", *arguments]) == 0
-    shown = capsys.readouterr().out
+    shown = cli.out("size", "--workload", "duplicates", *arguments)
     for sentence in (
         "4,380 rows/s on inf1.6xlarge: a table of 2024, of BERT-base. Price: Amazon EC2 pricing, ",
         "94.6 rows/s on c5.xlarge: a run elsewhere. Price: Amazon EC2 pricing, ",
@@ -146,17 +145,14 @@ def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
         assert str(raised.value) == f"{one}, {second}: {problem}"
 
 
-def test_a_baseline_of_another_checkpoint_is_refused(
-    folder: WorkloadFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_baseline_of_another_checkpoint_is_refused(folder: WorkloadFolder, tmp_path: Path, cli: Cli) -> None:
     built = an_artifact(
         workload="duplicates", variant="cpu-int8", archive_sha256=CPU_ARCHIVE, checkpoint_sha256="9" * 64
     )
     built.write_json(tmp_path / "build" / "duplicates" / "cpu-int8" / "artifact.json")
     files = (batch_report(tmp_path / "1.json"), batch_report(tmp_path / "2.json", archive_sha256=CPU_ARCHIVE))
     arguments = ["--from", str(files[0]), "--baseline", f"c5.xlarge={files[1]}"]
-    assert main(["size", "--workload", "duplicates", *arguments]) == 2
-    assert capsys.readouterr().err == (
+    assert cli.err("size", "--workload", "duplicates", *arguments) == (
         "--baseline: was measured on cpu-int8, which was built of another checkpoint. Build both of one.\n"
     )
 
@@ -175,17 +171,13 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("case", TABLE["case"], ids=lambda case: case["message"][:40])
-def test_options_that_do_not_fit_the_evidence_are_refused(
-    files: Path, capsys: pytest.CaptureFixture[str], case: dict[str, Any]
-) -> None:
-    assert main(["size", *case["arguments"]]) == 2
-    assert capsys.readouterr().err == f"{case['message']}\n".replace("{root}", str(ROOT))
+def test_options_that_do_not_fit_the_evidence_are_refused(files: Path, cli: Cli, case: dict[str, Any]) -> None:
+    assert cli.err("size", *case["arguments"]) == f"{case['message']}\n".replace("{root}", str(ROOT))
 
 
 @pytest.mark.parametrize("case", TABLE["file"], ids=lambda case: case["why"][:40])
-def test_a_file_without_a_job_is_refused(files: Path, capsys: pytest.CaptureFixture[str], case: dict[str, str]) -> None:
+def test_a_file_without_a_job_is_refused(files: Path, cli: Cli, case: dict[str, str]) -> None:
     (files / "other.json").write_text(case["text"], "utf-8")
-    assert main(["size", "--from", "other.json", "--peak-invocations-per-minute", "30000"]) == 2
-    assert capsys.readouterr().err == (
+    assert cli.err("size", "--from", "other.json", "--peak-invocations-per-minute", "30000") == (
         f"other.json is not a usable response of DescribeInferenceRecommendationsJob: {case['why']}.\n"
     )
