@@ -14,7 +14,7 @@ from typing import Any
 from inference_recommender.capacity.flow_equivalent import SettledPeriods, model_latencies, settled_periods
 from inference_recommender.capacity.probe import Capacity
 from inference_recommender.capacity.statistics import Limit
-from inference_recommender.capacity.time_series import highest_within
+from inference_recommender.capacity.time_series import rate_within
 from inference_recommender.measurement import SERVERLESS, Measurement, limit_of
 from inference_recommender.sizing.fleet import Demand
 from workloads import POISSON, ArrivalProcess, Candidate, LatencyObjective
@@ -175,10 +175,9 @@ def sustained_rate(measured: Measurement, objective: LatencyObjective) -> float 
     rate, limit = measured.closed_loop_invocations_per_minute, limit_of(objective)
     if measured.failure_reason or rate is None or measured.percentile is not None or measured.series is None:
         return rate
-    level = highest_within(measured.series, limit)
-    if level is None or not level.within_limit or level.is_highest:
+    if (of_all := rate_within(measured.series, limit)) is None:
         return rate
-    within = level.invocations_per_minute / measured.instance_count
+    within = of_all / measured.instance_count
     return rate if rate <= within * (1 + SAME_RATE) else within
 
 
