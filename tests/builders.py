@@ -5,8 +5,7 @@ from typing import Any, TypeVar
 
 from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.measurement import Measurement
-from inference_recommender.progress import ProgressUpdate
-from inference_recommender.progress import Silent as Silent
+from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import PAYLOADS, Jobs, RunFolder, RunInputs
 from workloads import (
     Autoscaling,
@@ -137,7 +136,7 @@ def a_run_folder(
     return folder
 
 
-class Watched(Silent):
+class Watched(Progress):
     """A progress that keeps what it receives."""
 
     def __init__(self) -> None:

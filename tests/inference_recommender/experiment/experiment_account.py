@@ -15,7 +15,8 @@ from inference_recommender.experiment.measure import ExperimentRun, measure_cell
 from inference_recommender.experiment.plan import Experiment, ExperimentAccess, cells
 from inference_recommender.experiment.result import ExperimentFolder
 from inference_recommender.measurement import Measurement
-from tests.builders import Silent, an_artifact
+from inference_recommender.progress import Progress
+from tests.builders import an_artifact
 from tests.inference_recommender.api import SERIES, FakeService, points
 from workloads import load_workload
 
@@ -172,6 +173,6 @@ def prepared(
         access=access,
         account=account,
         folder=folder,
-        progress=Silent(),
+        progress=Progress(),
         sleep=lambda seconds: None,
     )

@@ -23,8 +23,9 @@ from inference_recommender.measure.generator_fleet import (
     plan_fleet,
     source_files,
 )
+from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
-from tests.builders import Silent, known
+from tests.builders import known
 from tests.inference_recommender.measure.test_load_test import a_test, measured_by
 from tests.inference_recommender.measure.virtual_load import VirtualFleet
 from workloads import ROOT, Interrupted, Unavailable, WorkloadFolder
@@ -81,7 +82,7 @@ def test_what_a_generator_runs_on_is_installed_from_a_lock(monkeypatch: pytest.M
 def test_three_generators_merge_to_what_the_servers_saw(source: WorkloadFolder, run_folder: RunFolder) -> None:
     account = VirtualFleet()
     job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, **fleet())
-    drive = FleetDrive(job, account, ROOT, Silent())
+    drive = FleetDrive(job, account, ROOT, Progress())
     measured = measured_by(a_test(drive=drive, users=6), source, run_folder)
     shares = [json.loads(file.read_text("utf-8")) for file in sorted((run_folder.path / "load").glob("*/summary.json"))]
     assert len(shares) == 3
@@ -109,7 +110,7 @@ def test_ctrl_c_stops_the_fleet_and_keeps_what_it_measured(
     account.interrupted, account.measures = True, measures
     job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, **fleet(generators=2))
     with pytest.raises(Interrupted):
-        measured_by(a_test(drive=FleetDrive(job, account, ROOT, Silent())), source, run_folder)
+        measured_by(a_test(drive=FleetDrive(job, account, ROOT, Progress())), source, run_folder)
     assert account.stopped == ["spellcheck-quick-1"]
     (measured,) = run_folder.measurements()
     if measured.series is None:
@@ -125,7 +126,7 @@ def test_a_job_that_fails_says_why(source: WorkloadFolder, run_folder: RunFolder
     account.failure = "source.tar.gz: it is not gzip. Start the run again: it uploads it anew."
     job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, **fleet(generators=1))
     with pytest.raises(Unavailable) as caught:
-        measured_by(a_test(drive=FleetDrive(job, account, ROOT, Silent())), source, run_folder)
+        measured_by(a_test(drive=FleetDrive(job, account, ROOT, Progress())), source, run_folder)
     assert str(caught.value) == f"Processing job spellcheck-quick-1 failed: {account.failure}"
 
 

@@ -14,7 +14,7 @@ from inference_recommender.measurement import Measurement
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.evidence import read_evidence
-from tests.builders import Silent, Watched, a_system, an_artifact, known
+from tests.builders import Watched, a_system, an_artifact, known
 from tests.inference_recommender.measure.virtual_load import SERVICE_S, virtual_drive
 from tests.inference_recommender.server import Server, serving
 from tests.virtual_time import Network, answering
@@ -53,7 +53,7 @@ def subject(source: WorkloadFolder) -> RunSubject:
 def measured_by(
     test: LoadTest, source: WorkloadFolder, run_folder: RunFolder, progress: Progress | None = None
 ) -> Measurement:
-    (measured,) = begin_and_measure(test, run_folder, progress or Silent(), subject(source))
+    (measured,) = begin_and_measure(test, run_folder, progress or Progress(), subject(source))
     return measured
 
 
@@ -131,7 +131,7 @@ def test_ctrl_c_keeps_the_measurements(source: WorkloadFolder, run_folder: RunFo
 def test_ctrl_c_ends_the_generators_process_in_good_order(
     source: WorkloadFolder, run_folder: RunFolder, server: Server
 ) -> None:
-    class Impatient(Silent):
+    class Impatient(Progress):
         def update(self, update: ProgressUpdate) -> None:
             raise KeyboardInterrupt
 

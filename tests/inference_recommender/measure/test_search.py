@@ -17,9 +17,10 @@ from inference_recommender.measure.open_loop import CandidateSearch, OpenLoopSea
 from inference_recommender.measure.run import RunSubject, run
 from inference_recommender.measurement import Measurement, measurements
 from inference_recommender.payloads import payload_archive
+from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.verdict import initial_rate
-from tests.builders import Silent, a_provenance, a_run_folder, a_system, an_artifact, known
+from tests.builders import a_provenance, a_run_folder, a_system, an_artifact, known
 from tests.inference_recommender.api import SERIES, DeployedAccount, description
 from workloads import LatencyObjective, NoVerdict, Provenance, Unavailable, load_workload
 
@@ -50,7 +51,7 @@ def systems(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def found_by(account: DeployedAccount, kept: RunFolder, measured: Measurement = MEASURED) -> Measurement:
-    return CandidateSearch(account=account, sleep=lambda seconds: None)(measured, kept, Silent())
+    return CandidateSearch(account=account, sleep=lambda seconds: None)(measured, kept, Progress())
 
 
 def test_a_candidate_is_searched_on_a_temporary_endpoint_with_its_environment(kept: RunFolder) -> None:
@@ -100,7 +101,7 @@ def test_without_search_only_an_estimate_far_below_the_closed_loop_rate_is_check
         return measured
 
     source = Kept(MEASURED.model_copy(update={"closed_loop_invocations_per_minute": rate}))
-    run(source, kept, Silent(), search=search, search_all=search_all)
+    run(source, kept, Progress(), search=search, search_all=search_all)
     assert len(calls) == searches
 
 
@@ -141,7 +142,7 @@ def alone(tmp_path: Path, longest_s: float = 3600.0) -> Measurement:
         workload=folder.workload, payloads=folder.payloads(), artifact=an_artifact(), traffic=open_loop.OPEN_LOOP
     )
     source = OpenLoopSearch(system=a_system(instances=2), longest_s=longest_s)
-    recommendation = run(source, run_folder, Silent(), subject=subject)
+    recommendation = run(source, run_folder, Progress(), subject=subject)
     assert recommendation.provenance.traffic == "open-loop"
     (measured,) = run_folder.measurements()
     (candidate,) = recommendation.candidates
@@ -189,7 +190,7 @@ def test_a_search_begins_at_the_rate_that_the_records_suggest_after_a_slow_warm_
             raise Unavailable("it is gone.")
         return simulated.probe(rate_per_minute, duration_s)
 
-    found = known(searched(MEASURED, gone_when_warm, OBJECTIVE, 60.0, Silent()).open_loop)
+    found = known(searched(MEASURED, gone_when_warm, OBJECTIVE, 60.0, Progress()).open_loop)
     expected = known(initial_rate(MEASURED, OBJECTIVE))
     assert rates[-1] == pytest.approx(expected)
     assert expected < (MEASURED.closed_loop_invocations_per_minute or 0)
@@ -197,4 +198,4 @@ def test_a_search_begins_at_the_rate_that_the_records_suggest_after_a_slow_warm_
     fast, bare = OBJECTIVE.model_copy(update={"model_latency_ms": 1.0}), MEASURED.model_copy(update={"series": None})
     assert initial_rate(MEASURED, fast) == initial_rate(bare, OBJECTIVE) == 6_000, "half of the closed-loop rate"
     failed = MEASURED.model_copy(update={"failure_reason": "Out of memory."})
-    assert searched(failed, lambda rate, seconds: pytest.fail("sent"), OBJECTIVE, 60.0, Silent()) is failed
+    assert searched(failed, lambda rate, seconds: pytest.fail("sent"), OBJECTIVE, 60.0, Progress()) is failed
