@@ -47,13 +47,13 @@ def sized(cli: Cli, *arguments: object) -> dict[str, Any]:
 
 
 def test_shards_follow_from_the_reports_the_objective_and_the_headroom(
-    folder: WorkloadFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: WorkloadFolder, tmp_path: Path, cli: Cli
 ) -> None:
     """The objective of 8,800 rows/s and a fifth more, over the mean of 4,400, is 2.4; without headroom 2."""
     batch_report(tmp_path / "summaries" / "1.json")
     batch_report(tmp_path / "summaries" / "2.json", rows_per_second=4800.0, load_seconds=40.0)
     batch_report(tmp_path / "summaries" / "nothing-left.json", rows=0, rows_per_second=None)
-    found = sized(capsys, "--from", tmp_path / "summaries", "--rows-per-run", 100_000_000)
+    found = sized(cli, "--from", tmp_path / "summaries", "--rows-per-run", 100_000_000)
     fleet = found["recommended"]
     assert (fleet["instance_type"], fleet["rows_per_second"], fleet["measured"]) == ("inf1.6xlarge", 4400, [4000, 4800])
     assert (fleet["shards"], fleet["shard_parts"]["peak"], fleet["shard_parts"]["headroom"]) == (3, 2, 1)
@@ -73,11 +73,11 @@ def test_a_report_that_no_stack_made_is_of_this_machine(tmp_path: Path) -> None:
 
 
 def test_the_saving_is_per_row_against_a_fleet_of_the_same_checkpoint(
-    folder: WorkloadFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: WorkloadFolder, tmp_path: Path, cli: Cli
 ) -> None:
     cpu = batch_report(tmp_path / "cpu.json", rows_per_second=500.0, archive_sha256=CPU_ARCHIVE, stack=None)
     inf1 = batch_report(tmp_path / "inf1.json")
-    found = sized(capsys, "--from", inf1, "--baseline", f"c5.xlarge={cpu}")
+    found = sized(cli, "--from", inf1, "--baseline", f"c5.xlarge={cpu}")
     assert found["baseline"]["shards"] == 22  # 10,560 / 500, rounded up
     assert (found["baseline"]["known_by"], found["baseline"]["instance_type"]) == ("local", "c5.xlarge")
     assert found["saving_percent"] == pytest.approx(100 * (1 - (1.18 / 4000) / (0.17 / 500)))
@@ -112,15 +112,13 @@ def test_a_stated_rate_is_a_scenario_that_names_its_inputs(tmp_path: Path, cli: 
         assert sentence in shown
 
 
-def test_a_type_without_a_price_is_sized_and_its_cost_has_a_reason(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = sized(capsys, "--from", f"ml.inf1.xlarge={stated(tmp_path)}")["recommended"]
+def test_a_type_without_a_price_is_sized_and_its_cost_has_a_reason(tmp_path: Path, cli: Cli) -> None:
+    found = sized(cli, "--from", f"ml.inf1.xlarge={stated(tmp_path)}")["recommended"]
     assert (found["shards"], found["cost_per_hour_usd"]) == (3, None)
     assert found["cost_reason"].startswith(
         "No price: prices.json has none for ml.inf1.xlarge in us-east-1: public lists of 2023 to 2026 disagree"
     )
-    priced = sized(capsys, "--from", stated(tmp_path, price_per_hour_usd=2.0))["recommended"]
+    priced = sized(cli, "--from", stated(tmp_path, price_per_hour_usd=2.0))["recommended"]
     assert (priced["cost_per_hour_usd"], priced["cost_reason"]) == (6.0, "Stated: a table of 2024, of BERT-base.")
 
 
