@@ -230,12 +230,10 @@ def _note_target(stack: Stack, folder: workloads.WorkloadFolder, committed: work
 def _props(
     root: Path, folder: workloads.WorkloadFolder, environment: Environment | None, options: Options
 ) -> WorkloadStackProps:
-    built = _hosted(root, folder)
     return WorkloadStackProps(
         root=root,
         folder=folder,
-        artifact=built.artifact,
-        archive_file=built.archive_file,
+        built=_hosted(root, folder),
         recommendation=folder.recommendation(),
         options=options,
         environment=environment,

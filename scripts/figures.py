@@ -20,17 +20,17 @@ PACKAGES = ("workloads", "aws_api", "model_build", "inference_recommender", "sta
 BUDGETS = {
     "inference_recommender": 19_140,
     "model_build": 13_320,
-    "local_aws": 8_650,
+    "local_aws": 8_553,
     "containers": 7_000,
     "aws_api": 1_350,
-    "stacks": 7_450,
-    "workloads": 4_000,
+    "stacks": 7_300,
+    "workloads": 3_940,
     "benchmarks": 4_260,
-    "scripts": 3_900,
+    "scripts": 3_874,
     "tests": 52_000,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
-PRODUCTION_LINES = 68_170
+PRODUCTION_LINES = 67_847
 SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
 

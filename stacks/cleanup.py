@@ -12,7 +12,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from stacks.grants import acknowledge, acknowledge_log, acknowledge_resources, acknowledge_wildcards, allow
+from stacks.grants import acknowledge, acknowledge_log, acknowledge_wildcards, allow, arn_of
 from workloads import ROOT
 
 NAME = "CleanupStack"
@@ -76,12 +76,12 @@ class CleanupStack(Stack):
     def _role(self, log: logs.LogGroup) -> iam.Role:
         """Returns the role that deletes only endpoints, configurations and models with the tag."""
         role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("codebuild.amazonaws.com"))
-        arns = [self.format_arn(service="sagemaker", resource=kind, resource_name="*") for kind in KINDS]
-        allow(role, [f"sagemaker:List{noun}s" for noun in KINDS.values()], ["*"])
+        arns = [arn_of(self, "sagemaker", kind) for kind in KINDS]
+        reason = "To list endpoints, configurations and models are actions on no resource."
+        allow(role, [f"sagemaker:List{noun}s" for noun in KINDS.values()], ["*"], reason)
         allow(role, ["sagemaker:ListTags"], arns)
         tagged = {"Null": {f"aws:ResourceTag/{TAG}": "false"}}
-        allow(role, [f"sagemaker:Delete{noun}" for noun in KINDS.values()], arns, tagged)
+        reason = "Tests name their resources; a condition on the tag keeps to expiring ones."
+        allow(role, [f"sagemaker:Delete{noun}" for noun in KINDS.values()], arns, reason, tagged)
         log.grant_write(role)
-        acknowledge_resources(role, arns, "Tests name their resources; a condition on the tag keeps to expiring ones.")
-        acknowledge_resources(role, ["*"], "To list endpoints, configurations and models are actions on no resource.")
         return role

@@ -8,7 +8,7 @@ from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.grants import acknowledge_resources
+from stacks.grants import acknowledge_resources, arn_of
 from stacks.workload_stack import WorkloadStackProps
 from workloads import UsageError, own_images
 
@@ -26,13 +26,7 @@ class EcrImage:
     uri: str
 
     def import_repository(self, scope: Construct) -> ecr.IRepository:
-        arn = Stack.of(scope).format_arn(
-            service="ecr",
-            account=self.account,
-            region=self.region,
-            resource="repository",
-            resource_name=self.repository,
-        )
+        arn = arn_of(scope, "ecr", "repository", self.repository, account=self.account, region=self.region)
         return ecr.Repository.from_repository_attributes(
             scope, "Repository", repository_name=self.repository, repository_arn=arn
         )

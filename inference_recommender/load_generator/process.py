@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -46,7 +46,7 @@ class Outcome:
 
 
 class GeneratorProcess:
-    def __init__(self, plan: LoadPlan, folder: Path) -> None:
+    def __init__(self, plan: LoadPlan, folder: Path, command: Sequence[str] = COMMAND) -> None:
         """Writes `plan` to `folder`/plan.json and starts the generator on it. `folder`, its --out, is created."""
         self._folder = folder
         self._reason: str | None = None
@@ -55,7 +55,7 @@ class GeneratorProcess:
         plan.write_json(folder / "plan.json")
         with (folder / "generator.log").open("w") as log:
             self._process = subprocess.Popen(
-                [*COMMAND, folder.resolve() / "plan.json", "--out", folder.resolve()],
+                [*command, folder.resolve() / "plan.json", "--out", folder.resolve()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

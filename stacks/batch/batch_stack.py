@@ -4,12 +4,11 @@ from aws_cdk import Annotations, CfnOutput, Duration, Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.batch.shards import Shards, plan_shards
 from stacks.batch.steps import BatchSteps, EcsBatchWork
 from stacks.batch.storage import BatchStorage
 from stacks.batch.watch import BatchWatch
 from stacks.budget import cost_tags
-from stacks.deployment import problems_of_hardware
+from stacks.deployment import Shards, plan_shards, problems_of_hardware
 from stacks.ecs.fleet import EcsFleet, machine
 from stacks.ecs.shared_network import PrivateNetwork, Shared
 from stacks.ecs.task import EcsTask
@@ -45,7 +44,7 @@ class ScheduledBatchStack(Stack):
             Annotations.of(self).add_info_v2("batch:schedule-off", text)
         key = named_key(self, hosting.kms_key_arn)
         storage = BatchStorage(self, "Storage", key=key, output_days=hosting.output_days)
-        archive = ModelArchive(self, "Archive", file=props.archive_file, sha256=props.artifact.archive_sha256)
+        archive = props.built.archive(self, "Archive")
         role = iam.Role(
             self,
             "StepsRole",

@@ -14,7 +14,6 @@ from stacks.ecs.service import NEURON, TRITON, EcsService
 from stacks.ecs.shared_network import PrivateNetwork, Shared
 from stacks.ecs.task import EcsTask
 from stacks.ecs.watch import EcsServiceWatch, EcsServiceWatchProps
-from stacks.model_archive import ModelArchive
 from stacks.own_image import OwnImage
 from stacks.workload_stack import WorkloadStackProps, add_legacy_note, add_warnings, named_key, refuse, region_of
 from workloads import EcsServiceHosting, UsageError
@@ -82,8 +81,7 @@ class EcsServiceStack(Stack):
         fleet: EcsFleet,
         deployment: Deployment,
     ) -> EcsService:
-        workload, artifact, runs_on = props.folder.workload, props.artifact, fleet.machine
-        archive = ModelArchive(self, "Archive", file=props.archive_file, sha256=artifact.archive_sha256)
+        workload, artifact, runs_on = props.folder.workload, props.built.artifact, fleet.machine
         image = OwnImage(self, "Image", uri=hosting.image_uri, kind=runs_on.kind, workload=props)
         task = EcsTask(
             self,
@@ -100,7 +98,7 @@ class EcsServiceStack(Stack):
             network=network,
             fleet=fleet,
             task=task,
-            archive=archive,
+            archive=props.built.archive(self, "Archive"),
             server=NEURON if runs_on.devices else TRITON,
             environment={**artifact.environment, **deployment.environment},
             hosting=hosting,

@@ -169,7 +169,8 @@ class WorkloadEndpoint(Construct):
         key = kms.Key.from_key_arn(self, "StorageKey", given)
         key.grant(self.role, "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext")
         # For the volumes of the instances only.
-        allow(self.role, ["kms:CreateGrant"], [key.key_arn], {"Bool": {"kms:GrantIsForAWSResource": "true"}})
+        condition = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
+        allow(self.role, ["kms:CreateGrant"], [key.key_arn], conditions=condition)
         return key
 
 

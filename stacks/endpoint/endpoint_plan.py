@@ -50,7 +50,7 @@ def _problems_of_placements(
     """Yields why what runs besides the deployment's own type cannot: fallback types and the shadow."""
     file, workload = props.folder.file, props.folder.workload
     key = "hosting.fallback_instance_types"
-    others = [(key, each, props.artifact, workload.hosted) for each in hosting.fallback_instance_types]
+    others = [(key, each, props.built.artifact, workload.hosted) for each in hosting.fallback_instance_types]
     if hosting.shadow is not None and shadow is not None:
         target = workload.targets[workload.variant(hosting.shadow.target).target]
         others.append(("hosting.shadow.instance_type", hosting.shadow.instance_type, shadow, target))

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from stacks.grants import acknowledge_log, acknowledge_resources, allow
+from stacks.grants import acknowledge_log, acknowledge_resources, allow, arn_of
 from workloads import EndpointNetwork, NewVpc
 
 INTERFACES = (
@@ -35,13 +35,9 @@ class EndpointVpc(Construct):
 
     def grant_join(self, role: iam.Role) -> None:
         """Lets SageMaker, in the role's name, attach instances to the subnets."""
-        grant_interfaces(
-            role,
-            [
-                *(self._arn("subnet", subnet) for subnet in self.subnet_ids),
-                *(self._arn("security-group", group) for group in self.security_group_ids),
-            ],
-        )
+        subnets = [arn_of(self, "ec2", "subnet", subnet) for subnet in self.subnet_ids]
+        groups = [arn_of(self, "ec2", "security-group", group) for group in self.security_group_ids]
+        grant_interfaces(role, [*subnets, *groups])
 
     def _new(self, network: NewVpc) -> tuple[list[str], list[str]]:
         vpc = ec2.CfnVPC(self, "Vpc", cidr_block=CIDR, enable_dns_hostnames=True, enable_dns_support=True)
@@ -97,9 +93,6 @@ class EndpointVpc(Construct):
         ]
         self.routes += [storage, *interfaces]
 
-    def _arn(self, resource: str, name: str) -> str:
-        return Stack.of(self).format_arn(service="ec2", resource=resource, resource_name=name)
-
 
 def log_flow(scope: Construct, vpc: ec2.IVpc, traffic: ec2.FlowLogTrafficType | None = None) -> None:
     """Logs the connections of a network; by default all of them."""
@@ -114,13 +107,19 @@ def log_flow(scope: Construct, vpc: ec2.IVpc, traffic: ec2.FlowLogTrafficType | 
     )
 
 
+def grant_any_subnet(role: iam.Role, reason: str) -> None:
+    """Lets a service attach its instances to subnets that are not known here."""
+    destinations = [arn_of(role, "ec2", kind) for kind in ("subnet", "security-group")]
+    grant_interfaces(role, destinations)
+    acknowledge_resources(role, destinations, reason)
+
+
 def grant_interfaces(role: iam.Role, destinations: Sequence[str]) -> None:
     """Lets a service attach its instances to `destinations`, ARNs of subnets and security groups."""
-    interfaces = [Stack.of(role).format_arn(service="ec2", resource="network-interface", resource_name="*")]
+    interfaces = [arn_of(role, "ec2", "network-interface")]
     verbs = ["CreateNetworkInterface", "DeleteNetworkInterface"]
     permissions = [f"{verb}Permission" for verb in verbs]
     allow(role, [f"ec2:{action}" for action in (*verbs, *permissions)], [*interfaces, *destinations])
     acknowledge_resources(role, interfaces, "An interface has no id before it is created.")
     described = ["NetworkInterfaces", "Vpcs", "DhcpOptions", "Subnets", "SecurityGroups"]
-    allow(role, [f"ec2:Describe{noun}" for noun in described], ["*"])
-    acknowledge_resources(role, ["*"], "EC2's Describe actions are on no resource.")
+    allow(role, [f"ec2:Describe{noun}" for noun in described], ["*"], "EC2's Describe actions are on no resource.")

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from stacks.batch.shards import Shards, plan_shards
 from stacks.context import PRODUCTION, Options
-from stacks.workload_stack import NotMeasured, WorkloadStackProps
+from stacks.deployment import Shards, plan_shards
+from stacks.workload_stack import BuiltArtifact, NotMeasured, WorkloadStackProps
 from tests.stacks.miniature import Repository, make_ec2_repository
 from workloads import BatchFleet, BatchRecommendation, ModelArtifact, ScheduledBatchHosting, ThroughputObjective
 from workloads.errors import InvalidDocument
@@ -27,8 +27,7 @@ def planned(repository: Repository, options: Options | None = None) -> Shards:
     props = WorkloadStackProps(
         root=repository.root,
         folder=folder,
-        artifact=ModelArtifact.from_json(file),
-        archive_file=file.with_name("model.tar.gz"),
+        built=BuiltArtifact(artifact=ModelArtifact.from_json(file), archive_file=file.with_name("model.tar.gz")),
         recommendation=None,
         options=options or Options(),
     )
