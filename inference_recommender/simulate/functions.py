@@ -30,11 +30,12 @@ STEPS = ((1.5, 0.6), (1.25, 0.3), (1.0, 0.1))
 SCALE_IN_STEP = 0.1
 FORECAST_DAYS = 14
 """Predictive scaling learns from as many days."""
-GROWTH_DAYS, GROWTH_WINDOW, GROWTH_QUANTILE = 7, 20, 0.98
-"""Days, minutes before and after this one, and the quantile of the growth that is expected to be exceeded."""
+GROWTH_DAYS, GROWTH_WINDOW = 7, 12
+"""The growth of as many days counts, and of as many minutes before and after this one."""
 TREND_MINUTES, TREND_SHARE = 5, 0.75
-"""The load is expected to go on as in the last minutes, for that share of the time until new instances serve."""
-MARGIN = 0.1
+"""The load is expected to go on as in the last minutes, for that share of the time until instances serve."""
+LEAST_MARGIN, ADDED_MARGIN = 0.06, 0.14
+"""Logarithms of the room above the expected load: below the first one the fleet grows, up to the second one."""
 
 
 def step_scaling(seen: Observed) -> int:
@@ -74,9 +75,9 @@ def predictive_scaling(seen: Observed) -> int:
 def growth_forecast(seen: Observed) -> int:
     """Has instances for the load that is expected until the next change can serve.
 
-    The load grows as it did around this time on earlier days (a high quantile), or as in the last minutes if that is
-    more. If the fleet cannot hold the load of the minute in which an instance requested now serves, it grows until it
-    can hold the load until the request after this one serves. It shrinks to that size, too.
+    The load grows as much as it did around this time on any earlier day, or as in the last minutes if that is more. If
+    the fleet cannot hold the load of the minute in which an instance requested now serves, it grows until it can hold
+    the load until the request after this one serves. It shrinks to that size, too.
     """
     loads = np.maximum(seen.invocations[-(GROWTH_DAYS + 1) * DAY_MINUTES :], 1.0)
     if len(loads) <= TREND_MINUTES + 1:
@@ -85,17 +86,19 @@ def growth_forecast(seen: Observed) -> int:
     start = math.ceil(seen.start_s / MINUTE_S)
     first = start + math.ceil(seen.delay_s / MINUTE_S) + 1
     trend = math.log(loads[-1] / loads[-1 - TREND_MINUTES]) / TREND_MINUTES * TREND_SHARE
-    soon, later = (
-        max(_growth_of_earlier_days(loads, first, last), trend * (last - 1)) + MARGIN
-        for last in (first + 2, first + start + 3)
+    least, most = (
+        instances_for(
+            1,
+            loads[-1] * math.exp(max(_growth_of_earlier_days(loads, first, last), trend * (last - 1)) + margin),
+            seen.capacity,
+        )
+        for last, margin in ((first + 2, LEAST_MARGIN), (first + start + 3, ADDED_MARGIN))
     )
-    least = instances_for(1, loads[-1] * math.exp(soon), seen.capacity)
-    most = max(instances_for(1, loads[-1] * math.exp(later), seen.capacity), least)
-    return seen.desired if least <= seen.desired <= most else most
+    return seen.desired if least <= seen.desired <= most else max(least, most)
 
 
 def _growth_of_earlier_days(loads: Floats, first: int, last: int) -> float:
-    """Returns the logarithm of the growth from this minute to the highest of the minutes `first` to `last` after it."""
+    """Returns the logarithm of the highest growth from a minute to one of the minutes `first` to `last` after it."""
     now = len(loads) - 1
     around = np.arange(-GROWTH_WINDOW, GROWTH_WINDOW + 1, 4)
     at = (now - DAY_MINUTES * np.arange(1, GROWTH_DAYS + 1)[:, None] + around).ravel()
@@ -103,7 +106,7 @@ def _growth_of_earlier_days(loads: Floats, first: int, last: int) -> float:
     if not len(at):
         return 0.0
     peaks = loads[at[:, None] + np.arange(first, last + 1)].max(axis=1)
-    return float(np.quantile(np.log(peaks / loads[at]), GROWTH_QUANTILE))
+    return math.log((peaks / loads[at]).max())
 
 
 BUILT_IN: dict[str, Any] = {"step": step_scaling, "predictive": predictive_scaling, "growth": growth_forecast}
