@@ -46,5 +46,4 @@ def _prepare(source: Path, prepared: Path) -> None:
     wrapped.prune_graph()
     if MICROSOFT not in {opset.domain for opset in model.opset_import}:
         model.opset_import.append(onnx.helper.make_opsetid(MICROSOFT, 1))
-    norms.spell_out(model)
-    onnx.save(model, prepared)
+    onnx.save(norms.spell_out(model), prepared)
