@@ -5,6 +5,7 @@ nearest rank. moto's own store gets one small datum per metric, for ListMetrics,
 """
 
 import math
+import operator
 import re
 import threading
 from collections import defaultdict, deque
@@ -17,7 +18,7 @@ from typing import Any
 from moto.cloudwatch import urls
 from moto.cloudwatch.exceptions import InvalidParameterCombination, ValidationError
 from moto.cloudwatch.metric_data_expression_parser import parse_expression
-from moto.cloudwatch.models import CloudWatchBackend, MetricDatumBase
+from moto.cloudwatch.models import Alarm, CloudWatchBackend, MetricDatumBase
 from moto.cloudwatch.responses import CloudWatchResponse
 from moto.core.responses import ActionResult
 
@@ -27,6 +28,12 @@ HIGH_RESOLUTION = frozenset({"ConcurrentRequestsPerModel"})
 """Metrics of AWS services that are published more often than each minute:
 https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html"""
 STATISTICS = ("SampleCount", "Average", "Sum", "Minimum", "Maximum")
+COMPARISONS = {
+    "GreaterThanOrEqualToThreshold": operator.ge,
+    "GreaterThanThreshold": operator.gt,
+    "LessThanThreshold": operator.lt,
+}
+"""Comparisons of a datapoint with an alarm's threshold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +101,11 @@ MAX_DATA_POINTS = 86_400
 
 def metric_key(namespace: str, name: str, dimensions: Sequence[Mapping[str, str]]) -> Key:
     return namespace, name, frozenset((item["Name"], item["Value"]) for item in dimensions)
+
+
+def alarm_key(alarm: Alarm) -> Key:
+    """Returns the key of the metric that an alarm watches."""
+    return alarm.namespace, alarm.metric_name, frozenset((str(e.name), str(e.value)) for e in alarm.dimensions)
 
 
 class LocalCloudWatchBackend(CloudWatchBackend):

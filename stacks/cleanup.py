@@ -3,7 +3,7 @@
 Tests delete their own resources. What a killed test leaves has a tag with its expiry, and costs by the hour.
 """
 
-from aws_cdk import Duration, Environment, IgnoreMode, RemovalPolicy, Stack
+from aws_cdk import Duration, Environment, IgnoreMode, Stack
 from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
@@ -12,7 +12,8 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from stacks.grants import acknowledge, acknowledge_log, acknowledge_resources, acknowledge_wildcards, allow
+from stacks.grants import acknowledge, acknowledge_wildcards, allow, arn_of
+from stacks.storage import log_group
 from workloads import ROOT
 
 NAME = "CleanupStack"
@@ -42,10 +43,7 @@ class CleanupStack(Stack):
             exclude=["/*", *(f"!/{name}" for name in FILES), *LEFT_OUT],
             ignore_mode=IgnoreMode.GIT,
         )
-        log = logs.LogGroup(
-            self, "Log", retention=logs.RetentionDays.THREE_MONTHS, removal_policy=RemovalPolicy.DESTROY
-        )
-        acknowledge_log(log)
+        log = log_group(self, "Log", retention=logs.RetentionDays.THREE_MONTHS)
         project = codebuild.Project(
             self,
             "Project",
@@ -76,12 +74,12 @@ class CleanupStack(Stack):
     def _role(self, log: logs.LogGroup) -> iam.Role:
         """Returns the role that deletes only endpoints, configurations and models with the tag."""
         role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("codebuild.amazonaws.com"))
-        arns = [self.format_arn(service="sagemaker", resource=kind, resource_name="*") for kind in KINDS]
-        allow(role, [f"sagemaker:List{noun}s" for noun in KINDS.values()], ["*"])
+        arns = [arn_of(self, "sagemaker", kind) for kind in KINDS]
+        reason = "To list endpoints, configurations and models are actions on no resource."
+        allow(role, [f"sagemaker:List{noun}s" for noun in KINDS.values()], ["*"], reason)
         allow(role, ["sagemaker:ListTags"], arns)
         tagged = {"Null": {f"aws:ResourceTag/{TAG}": "false"}}
-        allow(role, [f"sagemaker:Delete{noun}" for noun in KINDS.values()], arns, tagged)
+        reason = "Tests name their resources; a condition on the tag keeps to expiring ones."
+        allow(role, [f"sagemaker:Delete{noun}" for noun in KINDS.values()], arns, reason, tagged)
         log.grant_write(role)
-        acknowledge_resources(role, arns, "Tests name their resources; a condition on the tag keeps to expiring ones.")
-        acknowledge_resources(role, ["*"], "To list endpoints, configurations and models are actions on no resource.")
         return role

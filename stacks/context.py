@@ -23,10 +23,12 @@ DEFAULT_CIDR = "10.0.0.0/16"
 LARGEST_VPC, SMALLEST_VPC = 16, 20
 """Prefix lengths. AWS allows /16 to /28 (VPC user guide, VPC CIDR blocks); a /20 leaves each of 16 zones a /24."""
 REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)+")
-ENVIRONMENT = re.compile(r"(?P<account>\d{12})/(?P<region>[a-z]{2}(-[a-z]+)+-\d)")
+ENVIRONMENT = re.compile(r"\d{12}/[a-z]{2}(-[a-z]+)+-\d")
 CONNECTION = re.compile(
     r"arn:aws[a-z-]*:(codeconnections|codestar-connections):[a-z0-9-]+:\d{12}:connection/[0-9a-f-]{36}"
 )
+
+CDK_JSON = "cdk.json: context.{}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,13 +100,8 @@ def read_options(context: Context) -> Options:
 
 def read_alarm_receiver(context: Context) -> tuple[str | None, str | None]:
     """Returns the address and the topic that receive alarms. Raises `UsageError` for both, or a malformed one."""
-    email, topic = context("alarm-email"), context("alarm-topic")
-    for key, value, form, example in (
-        ("alarm-email", email, EMAIL, "NAME@DOMAIN"),
-        ("alarm-topic", topic, TOPIC, "arn:aws:sns:REGION:ACCOUNT:NAME"),
-    ):
-        if value is not None and not form.fullmatch(str(value)):
-            raise UsageError(f"-c {key}: got '{value}'. Write it as {example}.")
+    email = _text(context, "-c {}", "alarm-email", EMAIL, "NAME@DOMAIN")
+    topic = _text(context, "-c {}", "alarm-topic", TOPIC, "arn:aws:sns:REGION:ACCOUNT:NAME")
     if email is not None and topic is not None:
         raise UsageError("-c alarm-email, alarm-topic: got both. Leave one out: subscribe the address to your topic.")
     return email, topic
@@ -148,19 +145,18 @@ def read_cleanup(context: Context) -> bool:
 
 def read_environment(context: Context, stage: Stage) -> tuple[str, str] | None:
     """Returns account and region of a release's stage, or None. Raises `UsageError` for a malformed value."""
-    key = f"{stage}-environment"
-    if (value := context(key)) is None:
+    example = "ACCOUNT/REGION, for example 111122223333/eu-west-1"
+    if (value := _text(context, CDK_JSON, f"{stage}-environment", ENVIRONMENT, example)) is None:
         return None
-    if (match := ENVIRONMENT.fullmatch(str(value))) is None:
-        raise UsageError(
-            f"cdk.json: context.{key}: got '{value}'. Write it as ACCOUNT/REGION, for example 111122223333/eu-west-1."
-        )
-    return match["account"], match["region"]
+    account, _, region = value.partition("/")
+    return account, region
 
 
 def read_release(context: Context) -> ReleaseSource | None:
     """Returns None where cdk.json names no release. Raises `UsageError` for half a source or a malformed one."""
-    repository, connection = context("release-repository"), context("release-connection")
+    repository = _text(context, CDK_JSON, "release-repository", REPOSITORY, "OWNER/NAME")
+    example = "arn:aws:codeconnections:REGION:ACCOUNT:connection/ID"
+    connection = _text(context, CDK_JSON, "release-connection", CONNECTION, example)
     if repository is None and connection is None:
         return None
     if repository is None or connection is None:
@@ -169,18 +165,20 @@ def read_release(context: Context) -> ReleaseSource | None:
             f"cdk.json: context.{missing}: is missing. A release pipeline needs release-repository (OWNER/NAME) and "
             "release-connection (the ARN of an AWS CodeConnections connection)."
         )
-    for key, value, form, example in (
-        ("release-repository", repository, REPOSITORY, "OWNER/NAME"),
-        ("release-connection", connection, CONNECTION, "arn:aws:codeconnections:REGION:ACCOUNT:connection/ID"),
-    ):
-        if not form.fullmatch(str(value)):
-            raise UsageError(f"cdk.json: context.{key}: got '{value}'. Write it as {example}.")
     return ReleaseSource(
-        repository=str(repository),
-        connection_arn=str(connection),
+        repository=repository,
+        connection_arn=connection,
         branch=str(context("release-branch") or "main"),
         start=_choice("release-start", context("release-start"), get_args(ReleaseStart)),
     )
+
+
+def _text(context: Context, place: str, key: str, form: re.Pattern[str], example: str) -> str | None:
+    """Returns a value of the given form, or None. `place` is where users write the key. Raises `UsageError`."""
+    value = context(key)
+    if value is not None and not form.fullmatch(str(value)):
+        raise UsageError(f"{place.format(key)}: got '{value}'. Write it as {example}.")
+    return None if value is None else str(value)
 
 
 def check_choice(key: str, value: Any, allowed: Sequence[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Plans a fleet: instance type, count and scaling from the recommendation, errors and warnings. Pure."""
+"""Plans a fleet or a batch: instance type, count and scaling from the recommendation, errors and warnings. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from stacks.fitness import InstanceChoice, not_offered, outside_zones, unfit, zo
 from stacks.workload_stack import NotMeasured, SynthWarning, WorkloadStackProps, refuse
 from workloads import (
     Autoscaling,
+    BatchRecommendation,
     Candidate,
     EcsServiceHosting,
     LatencyObjective,
@@ -31,6 +32,10 @@ class Deployment:
     def least_instances(self) -> int:
         return self.autoscaling.min_capacity if self.autoscaling else self.instance_count
 
+    @property
+    def most_instances(self) -> int:
+        return self.autoscaling.max_capacity if self.autoscaling else self.instance_count
+
 
 def plan_deployment(props: WorkloadStackProps, region: str | None, least_in_production: int = 2) -> Deployment:
     """Plans a fleet for `region`, or for any if None. Raises `NotMeasured` or `UsageError`."""
@@ -53,7 +58,7 @@ def plan_deployment(props: WorkloadStackProps, region: str | None, least_in_prod
 def problems_of_hardware(props: WorkloadStackProps, choice: InstanceChoice, region: str | None) -> Iterator[UsageError]:
     """Yields why the instance type cannot run the artifact, or why the region lacks it."""
     hosting = props.folder.workload.hosting
-    yield from unfit(choice, props.artifact, props.folder.workload.hosted)
+    yield from unfit(choice, props.built.artifact, props.folder.workload.hosted)
     if isinstance(hosting, EcsServiceHosting | ScheduledBatchHosting):
         named, key = hosting.availability_zones, "hosting.availability_zones"
         if hosting.vpc and not named:
@@ -92,24 +97,17 @@ def _findings(
                 f"measure on SageMaker with `{measure}` and review the file."
             )
         return
-    if recommendation.archive_sha256 != props.artifact.archive_sha256:
-        yield NotMeasured(
-            f"{file}: archive_sha256: was measured on the artifact {recommendation.archive_sha256[:12]}…, but the one "
-            f"to deploy is {props.artifact.archive_sha256[:12]}… ({props.artifact.variant}). Deploy it on one instance "
-            f"with `cdk deploy {workload.stack_name} -c recommendation=ignore`, measure it with `{measure}`, review "
-            "the file and deploy again."
-        )
+    advice = (
+        f"Deploy it on one instance with `cdk deploy {workload.stack_name} -c recommendation=ignore`, measure it with "
+        f"`{measure}`, review the file and deploy again."
+    )
+    yield from _of_another_archive(props, recommendation.archive_sha256, advice)
     if recommendation.provenance.measured_on == "local":
-        machine = recommendation.provenance.machine
-        refused = (
-            f"{file}: provenance.measured_on: is 'local' ({machine}), and production wants 'sagemaker'. "
-            f"Run `{measure}` against an AWS account."
-        )
         text = (
-            f"{file}: was measured locally, on {machine}. "
-            f"Production wants one measured on SageMaker: run `{measure}` against an AWS account."
+            f"{file}: provenance.measured_on: is 'local' ({recommendation.provenance.machine}), and production "
+            f"requires 'sagemaker'. Run `{measure}` against an AWS account."
         )
-        yield NotMeasured(refused) if props.options.in_production else SynthWarning("recommendation:local", text)
+        yield NotMeasured(text) if props.options.in_production else SynthWarning("recommendation:local", text)
     yield from _problems_of_candidate(props, recommendation.recommended)
     measured, present = recommendation.objective, workload.latency_objective
     if _sizing_objective(measured) != _sizing_objective(present):
@@ -118,6 +116,15 @@ def _findings(
             f"{_sizing_objective(present)}. Measure again with `{measure}`."
         )
         yield SynthWarning("recommendation:objective", text)
+
+
+def _of_another_archive(props: WorkloadStackProps, sha256: str, advice: str) -> Iterator[NotMeasured]:
+    built = props.built.artifact
+    if sha256 != built.archive_sha256:
+        yield NotMeasured(
+            f"{props.folder.recommendation_file}: archive_sha256: was measured on the artifact {sha256[:12]}…, but the "
+            f"one to deploy is {built.archive_sha256[:12]}… ({built.variant}). {advice}"
+        )
 
 
 def _problems_of_candidate(props: WorkloadStackProps, chosen: Candidate | None) -> Iterator[UsageError]:
@@ -189,3 +196,49 @@ def measure_command(folder: WorkloadFolder) -> str:
     if workload.failing_hosts():
         return run  # on this stack's endpoint: the image does not start on a job's hosts
     return f"{run} --job advanced"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shards:
+    count: int
+    choice: InstanceChoice
+    """The instance type of every shard, and the file and key that name it."""
+    warnings: tuple[SynthWarning, ...] = ()
+
+
+def plan_shards(props: WorkloadStackProps, hosting: ScheduledBatchHosting) -> Shards:
+    """Raises `NotMeasured` or `UsageError` if the recommendation cannot be deployed."""
+    own, recommendation = _instance_type(props, None), props.folder.batch_recommendation()
+    if recommendation is None or props.options.recommendation == "ignore":
+        return Shards(count=hosting.shards, choice=own)
+    file = props.folder.recommendation_file
+    if props.options.hosting_target is not None and recommendation.target != hosting.target:
+        text = (
+            f"{file} is of {recommendation.target}, and {hosting.target} is deployed in its place, on {hosting.shards} "
+            f"{own.instance_type}."
+        )
+        return Shards(count=hosting.shards, choice=own, warnings=(SynthWarning("recommendation:rehearsal", text),))
+    warnings, chosen = refuse(_findings_of_batch(props, recommendation)), recommendation.recommended
+    choice = InstanceChoice(instance_type=chosen.instance_type, file=file, key="recommended.instance_type")
+    return Shards(count=chosen.shards, choice=choice, warnings=warnings)
+
+
+def _findings_of_batch(
+    props: WorkloadStackProps, recommendation: BatchRecommendation
+) -> Iterator[ProjectError | SynthWarning]:
+    file, chosen, workload = props.folder.recommendation_file, recommendation.recommended, props.folder.workload
+    measure = f"`python -m inference_recommender size --workload {workload.name} --from SUMMARIES --recommend`"
+    advice = f"Deploy it with -c recommendation=ignore and measure a run of it: {measure}."
+    yield from _of_another_archive(props, recommendation.archive_sha256, advice)
+    if chosen.known_by == "local":
+        text = (
+            f"{file}: recommended.known_by: is 'local' ({chosen.source}), and production requires the reports of a "
+            f"stack's run: {measure}."
+        )
+        yield NotMeasured(text) if props.options.in_production else SynthWarning("recommendation:local", text)
+    if recommendation.objective != workload.objective:
+        text = (
+            f"{file}: objective: was sized for {recommendation.objective.rows_per_second:,g} rows a second, which is "
+            f"not what {props.folder.file} says. Size it again with {measure}."
+        )
+        yield SynthWarning("recommendation:objective", text)

@@ -7,7 +7,6 @@ from typing import Any
 
 from aws_cdk import Acknowledgment, ArnFormat, Aws, CfnResource, Stack, Validations
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 from constructs import IConstruct
 
@@ -21,26 +20,27 @@ CHECKOVS = {"AwsSolutions-S1": "CKV_AWS_18", "AwsSolutions-ELB2": "CKV_AWS_91"}
 
 
 def allow(
-    role: iam.IRole,
+    role: iam.Role,
     actions: Sequence[str],
     arns: Sequence[str],
+    reason: str | None = None,
     conditions: Mapping[str, Mapping[str, object]] | None = None,
 ) -> None:
+    """Grants actions. `reason` answers the findings on ARNs with a wildcard."""
     iam.Grant.add_to_principal(grantee=role, actions=list(actions), resource_arns=list(arns), conditions=conditions)
+    if reason is not None:
+        acknowledge_resources(role, arns, reason)
 
 
 def allow_passing(role: iam.Role, role_arns: Sequence[str], service: str = "sagemaker.amazonaws.com") -> None:
     """Lets `role` start resources of a service that work under one of the given roles."""
-    allow(role, ["iam:PassRole"], role_arns, {"StringEquals": {"iam:PassedToService": service}})
+    allow(role, ["iam:PassRole"], role_arns, conditions={"StringEquals": {"iam:PassedToService": service}})
 
 
 def allow_pulling_from_aws(role: iam.Role, repository: str, reason: str) -> None:
     """Lets `role` pull images of AWS's own registries, whose accounts depend on the region."""
-    images = Stack.of(role).format_arn(service="ecr", account="*", resource="repository", resource_name=repository)
-    allow(role, PULL, [images])
-    allow(role, ["ecr:GetAuthorizationToken"], ["*"])
-    acknowledge_resources(role, [images], reason)
-    acknowledge_resources(role, ["*"], "ecr:GetAuthorizationToken is an action on no resource.")
+    allow(role, PULL, [arn_of(role, "ecr", "repository", repository, account="*")], reason)
+    allow(role, ["ecr:GetAuthorizationToken"], ["*"], "ecr:GetAuthorizationToken is an action on no resource.")
 
 
 def log_group_arns(scope: IConstruct, *names: str) -> list[str]:
@@ -52,8 +52,19 @@ def log_group_arns(scope: IConstruct, *names: str) -> list[str]:
     ]
 
 
-def sagemaker_arn(scope: IConstruct, resource: str, name: str) -> str:
-    return Stack.of(scope).format_arn(service="sagemaker", resource=resource, resource_name=name)
+def arn_of(
+    scope: IConstruct,
+    service: str,
+    resource: str,
+    name: str = "*",
+    *,
+    account: str | None = None,
+    region: str | None = None,
+) -> str:
+    """Returns an ARN of the stack's account and region, or of others."""
+    return Stack.of(scope).format_arn(
+        service=service, resource=resource, resource_name=name, account=account, region=region
+    )
 
 
 def let_publish(topic: sns.Topic, service: str, sid: str) -> None:
@@ -71,13 +82,12 @@ def let_publish(topic: sns.Topic, service: str, sid: str) -> None:
 
 def allow_container_telemetry(role: iam.Role, *log_groups: str) -> None:
     """Lets a SageMaker container write its logs and metrics. `log_groups` may end in a wildcard."""
-    arns = log_group_arns(role, *log_groups)
     actions = ["CreateLogGroup", "CreateLogStream", "DescribeLogStreams", "PutLogEvents"]
-    allow(role, [f"logs:{action}" for action in actions], arns)
-    acknowledge_resources(role, arns, "A log group is named after an endpoint that has no name yet.")
+    reason = "A log group is named after an endpoint that has no name yet."
+    allow(role, [f"logs:{action}" for action in actions], log_group_arns(role, *log_groups), reason)
     namespaces = {"StringLike": {"cloudwatch:namespace": ["AWS/SageMaker", "/aws/sagemaker/*"]}}
-    allow(role, ["cloudwatch:PutMetricData"], ["*"], namespaces)
-    acknowledge_resources(role, ["*"], "cloudwatch:PutMetricData is an action on no resource; it has a namespace.")
+    reason = "cloudwatch:PutMetricData is an action on no resource; it has a namespace."
+    allow(role, ["cloudwatch:PutMetricData"], ["*"], reason, namespaces)
 
 
 def acknowledge(construct: IConstruct, rule: str, reason: str) -> None:
@@ -98,11 +108,6 @@ def acknowledge_to_checkov(construct: IConstruct, check: str, reason: str) -> No
 def acknowledge_policy_to_checkov(role: iam.IRole, reason: str) -> None:
     """Answers that actions which write are allowed on every resource. The role's policy has to be there already."""
     acknowledge_to_checkov(role.node.find_child("DefaultPolicy"), "CKV_AWS_111", reason)
-
-
-def acknowledge_log(group: logs.ILogGroup) -> None:
-    """Answers that a log group has no customer key."""
-    acknowledge_to_checkov(group, "CKV_AWS_158", "CloudWatch Logs encrypts it with a key of its own.")
 
 
 def acknowledge_actions(role: iam.Role, actions: Iterable[str], reason: str) -> None:

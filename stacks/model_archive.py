@@ -7,7 +7,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from stacks.grants import acknowledge_actions, acknowledge_resources
+from stacks.grants import acknowledge_actions, allow, arn_of
 
 
 class ModelArchive(Construct):
@@ -43,11 +43,10 @@ class ModelArchive(Construct):
 
     def _grant_key(self, role: iam.Role) -> None:
         """Lets the role decrypt objects of this bucket with the unknown key that `cdk bootstrap` may have."""
-        keys = Stack.of(self).format_arn(service="kms", resource="key", resource_name="*")
         bucket = self._bucket.bucket_arn
-        conditions = {
+        conditions: dict[str, dict[str, object]] = {
             "StringEquals": {"kms:ViaService": f"s3.{Aws.REGION}.{Aws.URL_SUFFIX}"},
             "StringLike": {"kms:EncryptionContext:aws:s3:arn": [bucket, f"{bucket}/*"]},
         }
-        role.add_to_policy(iam.PolicyStatement(actions=["kms:Decrypt"], resources=[keys], conditions=conditions))
-        acknowledge_resources(role, [keys], "Whichever key cdk bootstrap was given; the conditions name its bucket.")
+        reason = "Whichever key cdk bootstrap was given; the conditions name its bucket."
+        allow(role, ["kms:Decrypt"], [arn_of(self, "kms", "key")], reason, conditions)

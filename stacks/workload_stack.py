@@ -7,8 +7,10 @@ from pathlib import Path
 from aws_cdk import Annotations, Environment, Stack, Token
 from aws_cdk import aws_kms as kms
 from aws_cdk.region_info import Fact
+from constructs import Construct
 
 from stacks.context import Options
+from stacks.model_archive import ModelArchive
 from workloads import ModelArtifact, ProjectError, Recommendation, UsageError, WorkloadFolder
 
 
@@ -16,6 +18,9 @@ from workloads import ModelArtifact, ProjectError, Recommendation, UsageError, W
 class BuiltArtifact:
     artifact: ModelArtifact
     archive_file: Path
+
+    def archive(self, scope: Construct, id: str) -> ModelArchive:
+        return ModelArchive(scope, id, file=self.archive_file, sha256=self.artifact.archive_sha256)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,8 +30,7 @@ class WorkloadStackProps:
     root: Path
     """Has the build/ of the images."""
     folder: WorkloadFolder
-    artifact: ModelArtifact
-    archive_file: Path
+    built: BuiltArtifact
     recommendation: Recommendation | None
     options: Options
     environment: Environment | None = None

@@ -47,6 +47,14 @@ CertificateArn = Annotated[
         "Write the ARN of a certificate in AWS Certificate Manager: arn:aws:acm:REGION:ACCOUNT:certificate/ID.",
     ),
 ]
+AtMostDaily = Annotated[
+    str,
+    _form(
+        r"cron\(\d{1,2} \d{1,2}( [^ ]+){4}\)|rate\((1 day|\d+ days)\)",
+        "A run is named after its day, so at most one can start in it: cron(MINUTE HOUR …) with one minute and one "
+        "hour, as in cron(0 2 * * ? *), or rate(N days).",
+    ),
+]
 PrincipalArn = Annotated[
     str,
     _form(
@@ -224,8 +232,6 @@ class SageMakerEndpointHosting(Document):
         return self
 
 
-AT_MOST_DAILY = r"cron\(\d{1,2} \d{1,2}( [^ ]+){4}\)|rate\((1 day|\d+ days)\)"
-
 Hosted = Annotated[str, Field(description="The target or variant that is deployed.")]
 
 
@@ -320,7 +326,7 @@ class ScheduledBatchHosting(_OnEc2):
 
     kind: Literal["scheduled-batch"]
     target: Hosted
-    schedule: str = Field(description="In EventBridge's syntax: cron(0 2 * * ? *), in UTC; at most once a day.")
+    schedule: AtMostDaily = Field(description="In EventBridge's syntax: cron(0 2 * * ? *), in UTC; at most once a day.")
     shards: Annotated[int, Field(ge=1, le=1000)] = Field(
         default=1,
         description="Instances at work at once, until recommendation.json says how many; each answers its share of the "
@@ -335,16 +341,6 @@ class ScheduledBatchHosting(_OnEc2):
     max_bad_share: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.01, description="A run with a larger share of rows that cannot be answered has failed."
     )
-
-    @field_validator("schedule", mode="after")
-    @classmethod
-    def _at_most_once_a_day(cls, schedule: str) -> str:
-        if not re.fullmatch(AT_MOST_DAILY, schedule):
-            raise ValueError(
-                f"got '{schedule}'; a run is named after its day, so at most one can start in it: "
-                "cron(MINUTE HOUR …) with one minute and one hour, as in cron(0 2 * * ? *), or rate(N days)."
-            )
-        return schedule
 
     @property
     def daily(self) -> bool:

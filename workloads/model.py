@@ -17,13 +17,6 @@ Padding = Literal["longest", "max_length"]
 Segments = tuple[tuple[FieldName, ...], ...]
 ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
 Share = Annotated[float, Field(ge=0, le=1)]
-Stride = Annotated[
-    Annotated[int, Field(ge=0)] | None,
-    Field(
-        description="Read a longer request in windows of max_input_tokens, which overlap by this many tokens; the best "
-        "answer of all windows is given. Without it, longer requests are refused, or with truncation cut."
-    ),
-]
 ModelInput = Literal["input_ids", "attention_mask", "position_ids", "valid_length", "token_type_ids"]
 
 
@@ -231,7 +224,30 @@ class TextRanking(Encoder):
         return 1
 
 
-class TokenClassification(Encoder):
+class Windowed(Encoder):
+    """The keys of tasks that read a long request in windows."""
+
+    stride: Annotated[int, Field(ge=0)] | None = Field(
+        default=None,
+        description="Read a longer request in windows of max_input_tokens, which overlap by this many tokens; the best "
+        "answer of all windows is given. Without it, longer requests are refused, or with truncation cut.",
+    )
+
+    @model_validator(mode="after")
+    def _windows_overlap(self) -> Self:
+        if self.stride is None:
+            return self
+        if self.truncation:
+            raise ValueError("stride: a long request is read in windows or cut (truncation), not both.")
+        if self.stride >= self.max_input_tokens // 2:
+            raise ValueError(
+                f"stride: got {self.stride}; windows of max_input_tokens = {self.max_input_tokens} overlap by less "
+                "than half."
+            )
+        return self
+
+
+class TokenClassification(Windowed):
     """Answers with the entities in a text: their labels, scores and places in characters."""
 
     task: Literal["token-classification"]
@@ -246,11 +262,9 @@ class TokenClassification(Encoder):
         "simple: neighbours of one label. first, max, average: the same of whole words, each of which has the label of "
         "its first token, of its surest, or of its tokens' mean.",
     )
-    stride: Stride = None
 
     @model_validator(mode="after")
-    def _windows_overlap(self) -> Self:
-        _check_stride(self, self.stride)
+    def _windows_have_an_aggregation(self) -> Self:
         if self.stride is not None and self.aggregation == "none":
             raise ValueError(
                 "stride: what two windows both say of an entity becomes one answer; that needs an aggregation other "
@@ -280,7 +294,7 @@ class FeatureExtraction(Encoder):
     )
 
 
-class QuestionAnswering(Encoder):
+class QuestionAnswering(Windowed):
     """Answers a question with a span of a context."""
 
     task: Literal["question-answering"]
@@ -288,42 +302,16 @@ class QuestionAnswering(Encoder):
         default=(("question",), ("context",)), min_length=2, max_length=2, description="The answer is in the second."
     )
     max_answer_tokens: PositiveInt = 30
-    stride: Stride = None
 
     @property
     def head_size(self) -> int:
         return 2
 
-    @model_validator(mode="after")
-    def _windows_overlap(self) -> Self:
-        _check_stride(self, self.stride)
-        return self
-
-
-def _check_stride(model: Encoder, stride: int | None) -> None:
-    if stride is None:
-        return
-    if model.truncation:
-        raise ValueError("stride: a long request is read in windows or cut (truncation), not both.")
-    if stride >= model.max_input_tokens // 2:
-        raise ValueError(
-            f"stride: got {stride}; windows of max_input_tokens = {model.max_input_tokens} overlap by less than half."
-        )
-
 
 EncoderModel = (
     TextClassification | TextPairScoring | TextRanking | TokenClassification | FeatureExtraction | QuestionAnswering
 )
-Model = Annotated[
-    TextToText
-    | TextClassification
-    | TextPairScoring
-    | TextRanking
-    | TokenClassification
-    | FeatureExtraction
-    | QuestionAnswering,
-    Field(discriminator="task"),
-]
+Model = Annotated[TextToText | EncoderModel, Field(discriminator="task")]
 
 METRICS: dict[str, tuple[str, ...]] = {
     "text2text-generation": ("exact_match", "unchanged_rate"),

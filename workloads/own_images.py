@@ -8,7 +8,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
 
@@ -148,25 +148,15 @@ def pytorch_version(workload: Workload) -> str | None:
 def image_build(kind: str, containers: Path = ROOT / "containers") -> ImageBuild:
     """Returns what the image of this kind is built from. Raises `UsageError` for a kind that there is not."""
     runtimes = {family: runtime for runtime, family in NEURON_FAMILIES.items()}
+    made = partial(ImageBuild, kind=kind, containers=containers)
     if kind in runtimes:
         base, registries = NEURON_IMAGES[runtimes[kind]]
-        return ImageBuild(
-            kind=kind,
-            containers=containers,
-            dockerfile="neuron/Dockerfile",
-            base=base,
-            base_registries=registries,
-            arguments=AS_ROOT,
-        )
+        return made(dockerfile="neuron/Dockerfile", base=base, base_registries=registries, arguments=AS_ROOT)
     if kind == "cpu":
-        return ImageBuild(
-            kind=kind, containers=containers, dockerfile="batch/Dockerfile", base=BASE_OF_CPU, arguments=AS_ROOT
-        )
+        return made(dockerfile="batch/Dockerfile", base=BASE_OF_CPU, arguments=AS_ROOT)
     if kind in TRITON_LOCKS:
         _, version, processor, *_ = kind.split("-")
-        return ImageBuild(
-            kind=kind,
-            containers=containers,
+        return made(
             dockerfile="triton/Dockerfile",
             base=f"{TRITON}:{version}-py3{'-cpu' if processor == 'cpu' else ''}",
             base_registries=(TRITON, "versions", version),

@@ -5,8 +5,7 @@ They are the load of a test, what the test may vary, and the tests of others tha
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
-from typing_extensions import Self
+from pydantic import Field
 
 from workloads.document import Document, PositiveInt
 from workloads.hosting import KeyArn
@@ -189,9 +188,3 @@ class Published(Document):
         default=Sizing(headroom=0.0), description="In the place of [sizing]: a published fleet has no headroom."
     )
     payloads: FileName = Field(default="payloads.jsonl", description="The file of requests, in the workload's folder.")
-
-    @model_validator(mode="after")
-    def _baseline_is_measured(self) -> Self:
-        if self.baseline not in self.variants:
-            raise ValueError(f"baseline: got '{self.baseline}', which is none of variants: {', '.join(self.variants)}.")
-        return self

@@ -99,16 +99,13 @@ def train(workload: WorkloadFolder, examples: Sequence[Example], output: Path, *
     match model:
         case TextToText():
             module = T5ForConditionalGeneration(config)
-            loss = _text_to_text_loss(module, tokenizer)
         case TextClassification():
             module = AutoModelForSequenceClassification.from_config(config)
-            loss = _classification_loss(module, tokenizer, model)
         case QuestionAnswering():
             module = BertForQuestionAnswering(config)
-            loss = _answer_loss(module, tokenizer, model)
         case _:
             raise UsageError(f"{workload.file}: model.task: {model.task} cannot be trained here.")
-    _fit(module, loss, _batches(examples, seed), steps)
+    _fit(module, lambda batch: module(**_inputs(model, tokenizer, batch)).loss, _batches(examples, seed), steps)
     module.save_pretrained(output)
     for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
         if (checkpoint / name).exists():
@@ -134,36 +131,25 @@ def _head(model: TextClassification | TextPairScoring, folder: Path) -> tuple[He
     return head, loss
 
 
-def _text_to_text_loss(module: Module, tokenizer: Tokenizer) -> Loss:
-    def loss(batch: Sequence[Example]) -> Any:
-        inputs = _tensors(tokenizer, [(example.row["text"],) for example in batch])
+def _inputs(
+    model: TextToText | TextClassification | QuestionAnswering, tokenizer: Tokenizer, batch: Sequence[Example]
+) -> Tensors:
+    """Returns the tensors of a batch, labels included, by the names that transformers' models take."""
+    if isinstance(model, TextToText):
+        tensors = _tensors(tokenizer, [(example.row["text"],) for example in batch])
         answers = _tensors(tokenizer, [(example.label,) for example in batch])
         labels = answers["input_ids"].masked_fill(answers["attention_mask"] == 0, IGNORED_LABEL)
-        return module(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], labels=labels).loss
-
-    return loss
-
-
-def _classification_loss(module: Module, tokenizer: Tokenizer, model: TextClassification) -> Loss:
-    def loss(batch: Sequence[Example]) -> Any:
-        tensors = _tensors(tokenizer, _texts(model, batch))
-        return module(**tensors, labels=_labels(model, batch)).loss
-
-    return loss
-
-
-def _answer_loss(module: Module, tokenizer: Tokenizer, model: QuestionAnswering) -> Loss:
-    def loss(batch: Sequence[Example]) -> Any:
-        texts = _texts(model, batch)
-        spans = [
-            (encoding.char_to_token(start, 1), encoding.char_to_token(start + len(example.label) - 1, 1))
-            for encoding, text, example in zip(tokenizer.encode_batch(texts), texts, batch, strict=True)
-            for start in [text[1].index(example.label)]
-        ]
-        first, last = torch.tensor(spans).unbind(1)
-        return module(**_tensors(tokenizer, texts), start_positions=first, end_positions=last).loss
-
-    return loss
+        return {**{name: tensors[name] for name in ("input_ids", "attention_mask")}, "labels": labels}
+    texts = _texts(model, batch)
+    if isinstance(model, TextClassification):
+        return {**_tensors(tokenizer, texts), "labels": _labels(model, batch)}
+    spans = [
+        (encoding.char_to_token(start, 1), encoding.char_to_token(start + len(example.label) - 1, 1))
+        for encoding, text, example in zip(tokenizer.encode_batch(texts), texts, batch, strict=True)
+        for start in [text[1].index(example.label)]
+    ]
+    first, last = torch.tensor(spans).unbind(1)
+    return {**_tensors(tokenizer, texts), "start_positions": first, "end_positions": last}
 
 
 def _texts(model: Any, batch: Sequence[Example]) -> list[tuple[str, ...]]:

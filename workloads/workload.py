@@ -4,7 +4,7 @@ Units are in the names. A field without a default is one for which none can be c
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -112,21 +112,31 @@ class Workload(Document):
     def _names_meet(self) -> Self:
         if both := sorted(set(self.targets) & set(self.variants)):
             raise ValueError(f"variants.{both[0]}: a target has that name; call the variant something else.")
-        named = {f"variants.{name}.target": variant.target for name, variant in self.variants.items()}
-        for key, target in named.items():
-            if target not in self.targets:
-                raise ValueError(f"{key} '{target}' is not a target; known targets: {', '.join(self.targets)}.")
-        for key, name in zip(("hosting.target", "hosting.shadow.target"), self.deployed, strict=False):
-            if name not in self.deployables:
-                raise ValueError(f"{key} '{name}' is not a target; known targets: {', '.join(self.deployables)}.")
-        if unknown := sorted(set(self.tune.targets) - set(self.targets)):
-            raise ValueError(f"tune.targets: '{unknown[0]}' is not a target; known targets: {', '.join(self.targets)}.")
+        for key, name, known in self._references():
+            if name not in known:
+                raise ValueError(f"{key}: got '{name}'. Allowed: {', '.join(known) or 'none'}.")
         if not self.instance_types:
             raise ValueError(
                 f"targets.{self.variant(self.hosting.target).target}.instance_types: is required, "
                 "because hosting.target names it."
             )
         return self
+
+    def _references(self) -> Iterator[tuple[str, str, Collection[str]]]:
+        """Yields each key whose value names another table, the name, and the names of such tables."""
+        for name, variant in self.variants.items():
+            yield f"variants.{name}.target", variant.target, self.targets
+        for key, target in zip(("hosting.target", "hosting.shadow.target"), self.deployed, strict=False):
+            yield key, target, self.deployables
+        for target in self.tune.targets:
+            yield "tune.targets", target, self.targets
+        for name, published in self.published.items():
+            yield f"published.{name}.traffic", published.traffic, self.traffic
+            yield f"published.{name}.baseline", published.baseline, published.variants
+            for each in published.variants:
+                yield f"published.{name}.variants", each, self.deployables
+            for each in published.rows:
+                yield f"published.{name}.rows", each, published.variants
 
     @model_validator(mode="after")
     def _models_have_names_of_their_own(self) -> Self:
@@ -168,37 +178,20 @@ class Workload(Document):
 
     @model_validator(mode="after")
     def _requests_fit_a_batch(self) -> Self:
+        rows = []
         if isinstance(self.objective, LatencyObjective):
-            rows = self.objective.rows_per_invocation
-            for name in self.deployed:
-                if rows > (most := self.variant(name).serving.max_batch_size):
-                    raise ValueError(
-                        f"objective.rows_per_invocation: got {rows}, and a request to '{name}' has at most {most} "
-                        "rows, its serving.max_batch_size."
-                    )
-        return self
-
-    @model_validator(mode="after")
-    def _published_names_meet(self) -> Self:
+            of_each = self.objective.rows_per_invocation
+            rows += [("objective.rows_per_invocation", name, of_each) for name in self.deployed]
         for name, published in self.published.items():
             if isinstance(self.model, TextToText):
                 raise ValueError(f"published.{name}: is for encoders, and {self.model.task} is none.")
-            for each in published.variants:
-                if each not in self.deployables:
-                    known = ", ".join(self.deployables)
-                    raise ValueError(f"published.{name}.variants: '{each}' is no target or variant; known: {known}.")
-            for each, rows in published.rows.items():
-                if each not in published.variants:
-                    known = ", ".join(published.variants)
-                    raise ValueError(f"published.{name}.rows: '{each}' is none of variants: {known}.")
-                if rows > (most := self.variant(each).serving.max_batch_size):
-                    raise ValueError(
-                        f"published.{name}.rows.{each}: got {rows}, and a request to '{each}' has at most {most} rows, "
-                        "its serving.max_batch_size."
-                    )
-            if published.traffic not in self.traffic:
-                known = ", ".join(self.traffic) or "none"
-                raise ValueError(f"published.{name}.traffic: '{published.traffic}' is no profile; known: {known}.")
+            rows += [(f"published.{name}.rows.{each}", each, count) for each, count in published.rows.items()]
+        for key, name, count in rows:
+            if count > (most := self.variant(name).serving.max_batch_size):
+                raise ValueError(
+                    f"{key}: got {count}, and a request to '{name}' has at most {most} rows, its "
+                    "serving.max_batch_size."
+                )
         return self
 
     @field_validator("targets", "traffic", mode="after")

@@ -30,6 +30,8 @@ PASSED_TO = {
     **{name: f"{name}.amazonaws.com" for name in ("codepipeline", "events", "sagemaker", "scheduler")},
 }
 """The receiver of a role that a request names, by service. A request to another service passes no role."""
+GRANT_IS_FOR_AWS = "GrantIsForAWSResource"
+"""A member of CreateGrant that no caller can send: a service of AWS makes the grant."""
 PUBLIC = "parameter/aws/service/"
 _ENDPOINT = re.compile("(^|:)endpoint/")
 _ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/.+")
@@ -196,6 +198,8 @@ def _context(call: ApiCall, scope: AccountRegion) -> PolicyContext:
         case "ecs" if cluster := parameters.get("cluster"):
             start = f"arn:aws:ecs:{scope.region}:{scope.account_id}:cluster/"
             named["ecs:cluster"] = cluster if cluster.startswith("arn:") else start + cluster
+        case "kms" if parameters.get(GRANT_IS_FOR_AWS):
+            named["kms:grantisforawsresource"] = "true"
         case "s3":
             named |= {"s3:prefix": parameters.get("Prefix"), "s3:delimiter": parameters.get("Delimiter")}
             named["s3:resourceaccount"] = scope.account_id

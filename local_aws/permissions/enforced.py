@@ -10,7 +10,6 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -129,14 +128,6 @@ def _undecided(session: AssumedRole, problem: str) -> RequestRefused:
 
 SAGEMAKER = "sagemaker.amazonaws.com"
 PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
-OF_AN_ENDPOINT = (
-    "CreateEndpointConfig",
-    "CreateEndpoint",
-    "DescribeEndpoint",
-    "InvokeEndpoint",
-    "DeleteEndpoint",
-    "DeleteEndpointConfig",
-)
 LOGS = ("CreateLogGroup", "CreateLogStream", "PutLogEvents")
 _IMAGE = re.compile(
     r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/(?P<name>[^:@]+)(?:[:@].*)?"
@@ -145,18 +136,10 @@ _IMAGE = re.compile(
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class RecommendationWork:
-    """The work of a job, as far as its role needs a permission for it."""
-
-    model: ApiCall
-    passed_role_arn: str | None
-    payload_url: str
-    temporary_endpoints: Sequence[str]
-    copies_model: bool
-    """Whether a test has environment parameters of its own, so that the job makes a model for it."""
-    tested_endpoints: Sequence[str]
-    key_id: str | None
+def read_object(url: str) -> ApiCall:
+    """Returns the call that reads the object at an s3:// URL."""
+    bucket, _, key = url.removeprefix("s3://").partition("/")
+    return ApiCall("s3", "GetObject", {"Bucket": bucket, "Key": key})
 
 
 class ServiceRoles:
@@ -169,7 +152,7 @@ class ServiceRoles:
     def check_model(self, role_arn: str, url: str, image: str, log_group: str) -> None:
         """Raises `Unavailable` in the service's words where the role cannot fetch the archive or the image."""
         operation = "sagemaker:CreateEndpoint"
-        if self._first_denied(role_arn, operation, [self._s3("GetObject", url)]):
+        if self._first_denied(role_arn, operation, actions.needed(read_object(url), self._scope)):
             raise Unavailable(
                 f'Could not access model data at {url}. Please ensure that the role "{role_arn}" exists and that '
                 f'its trust relationship policy allows the action "sts:AssumeRole" for the service principal '
@@ -186,57 +169,12 @@ class ServiceRoles:
         # Without these grants the model has no log on AWS, but starts.
         self._first_denied(role_arn, operation, self._permissions((f"logs:{each}", stream) for each in LOGS))
 
-    def check_rollback(self, role_arn: str, alarms: Sequence[str]) -> None:
-        """Raises `Unavailable` if a model's role may not read the alarms of an update's automatic rollback."""
-        permissions = self._needed(ApiCall("cloudwatch", "DescribeAlarms", {"AlarmNames": list(alarms)}))
-        self._require(role_arn, "sagemaker:UpdateEndpoint", permissions)
-
-    def check_job(self, role_arn: str, job: RecommendationWork) -> None:
-        """Raises `Unavailable` for the first permission that a job's role lacks; as on AWS, the job has begun then."""
-        operation = "sagemaker:CreateInferenceRecommendationsJob"
-        permissions = [
-            self._s3("GetObject", job.payload_url),
-            *self._needed(job.model),
-            *(each for name in job.temporary_endpoints for each in self._temporary_endpoint(name, job)),
-            *(
-                each
-                for name in job.tested_endpoints
-                for call in ("DescribeEndpoint", "InvokeEndpoint")
-                for each in self._endpoint(call, EndpointName=name)
-            ),
-            *self._needed(ApiCall("cloudwatch", "GetMetricData", {})),
-        ]
-        if job.key_id:  # hosting, a service of AWS, grants the key of an endpoint's volumes
-            (create,) = self._needed(ApiCall("kms", "CreateGrant", {"KeyId": job.key_id}))
-            context = {**create.context, "kms:grantisforawsresource": ("true",)}
-            permissions.append(Permission(create.action, create.resource, context))
-        self._require(role_arn, operation, permissions)
-
-    def _require(self, role_arn: str, operation: str, permissions: Sequence[Permission]) -> None:
+    def require(self, role_arn: str, operation: str, calls: Iterable[ApiCall]) -> None:
+        """Raises `Unavailable` for the first permission that a role lacks for the calls of an operation."""
+        permissions = [each for call in calls for each in actions.needed(call, self._scope)]
         if denial := self._first_denied(role_arn, operation, permissions):
             user = f"arn:aws:sts::{self._scope.account_id}:assumed-role/{role_arn.rpartition('/')[2]}/SageMaker"
             raise Unavailable(denied(user, "sagemaker", denial, PolicyDecision.NOT_ALLOWED).message)
-
-    def _temporary_endpoint(self, name: str, job: RecommendationWork) -> Iterable[Permission]:
-        both = {"EndpointName": name, "EndpointConfigName": name}
-        model = {"ModelName": name, **({"ExecutionRoleArn": job.passed_role_arn} if job.passed_role_arn else {})}
-        if job.copies_model:
-            yield from self._needed(ApiCall("sagemaker", "CreateModel", model))
-        for call in OF_AN_ENDPOINT:
-            yield from self._endpoint(call, **both)
-        if job.copies_model:
-            yield from self._needed(ApiCall("sagemaker", "DeleteModel", model))
-
-    def _endpoint(self, operation: str, **parameters: str) -> list[Permission]:
-        service = "sagemaker-runtime" if operation == "InvokeEndpoint" else "sagemaker"
-        return self._needed(ApiCall(service, operation, parameters))
-
-    def _s3(self, operation: str, url: str) -> Permission:
-        bucket, _, key = url.removeprefix("s3://").partition("/")
-        return self._needed(ApiCall("s3", operation, {"Bucket": bucket, "Key": key}))[0]
-
-    def _needed(self, call: ApiCall) -> list[Permission]:
-        return actions.needed(call, self._scope)
 
     def _permissions(self, pairs: Iterable[tuple[str, str]]) -> list[Permission]:
         return [Permission(action, resource, self._scope.context()) for action, resource in pairs]

@@ -17,6 +17,7 @@ from moto.core.utils import utcnow
 from moto.logs.models import logs_backends
 from moto.sagemaker.models import FakeEndpoint
 
+from local_aws.permissions.actions import ApiCall
 from local_aws.sagemaker.endpoint_fleet import EndpointLog, EndpointVariant, Fleet
 from local_aws.sagemaker.guardrails import Guardrails
 from local_aws.sagemaker.model_host import ModelHost
@@ -141,7 +142,8 @@ class LocalEndpoint(FakeEndpoint):
             variants = [replace(each, count=(retain and now.get(each.name)) or each.count) for each in variants]
             if guardrails is not None and (roles := self._host.roles) is not None:
                 for role_arn in filter(None, (each.container.role_arn for each in variants)):
-                    roles.check_rollback(role_arn, list(guardrails.alarms))
+                    read_alarms = ApiCall("cloudwatch", "DescribeAlarms", {"AlarmNames": list(guardrails.alarms)})
+                    roles.require(role_arn, "sagemaker:UpdateEndpoint", [read_alarms])
             fleet.start(self.endpoint_name, variants)
         except Exception as error:  # every error: an endpoint must not stay Creating for ever
             self._failed(error, updating=config_name is not None)

@@ -6,7 +6,6 @@ unlike on AWS, both fleets run in full.
 """
 
 import math
-import operator
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,15 +13,10 @@ from typing import Any
 
 from moto.cloudwatch.models import Alarm
 
-from local_aws.cloudwatch import statistic
+from local_aws.cloudwatch import COMPARISONS, alarm_key, statistic
 
 FASTER = 60
 INTERVAL_S, PUBLISHED_AFTER_S = 0.1, 1
-_BEYOND = {
-    "GreaterThanOrEqualToThreshold": operator.ge,
-    "GreaterThanThreshold": operator.gt,
-    "LessThanThreshold": operator.lt,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +58,13 @@ class Guardrails:
 
     def _is_breached(self, alarm: Alarm) -> bool:
         """Returns False for an alarm without a metric of its own: of other alarms, or of an expression."""
-        name, beyond = alarm.extended_statistic or alarm.statistic, _BEYOND.get(alarm.comparison_operator)
+        name, beyond = alarm.extended_statistic or alarm.statistic, COMPARISONS.get(alarm.comparison_operator)
         if not (beyond and name and alarm.metric_name and alarm.period):
             return False
         period = max(alarm.period // FASTER, 1)
         end = int(time.time() - PUBLISHED_AFTER_S) // period * period
         start = end - alarm.evaluation_periods * period
-        key = alarm.namespace, alarm.metric_name, frozenset((str(e.name), str(e.value)) for e in alarm.dimensions)
-        found = self.cloudwatch.by_period(key, start, end, period, alarm.unit).values()
+        found = self.cloudwatch.by_period(alarm_key(alarm), start, end, period, alarm.unit).values()
         missing = alarm.evaluation_periods - len(found) if alarm.treat_missing_data == "breaching" else 0
         breached = missing + sum(beyond(statistic(name, data), alarm.threshold) for data in found)
         return bool(breached >= (alarm.datapoints_to_alarm or alarm.evaluation_periods))

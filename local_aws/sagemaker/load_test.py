@@ -1,28 +1,26 @@
 """Runs one test of an Inference Recommender job: the load generator against a model server.
 
-The generator is a child process with a plan on disk and JSON lines on its standard output. Its measurements are kept,
-whether the test completes or not.
+The generator is a child process. Its measurements are kept, whether the test completes or not.
 """
 
 import dataclasses
-import json
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from subprocess import PIPE
 from typing import Any, Literal
 
+from inference_recommender.load_generator.load_plan import LoadPlan
+from inference_recommender.load_generator.process import GeneratorProcess, Outcome
 from local_aws.machine import OtherWork, UsageSampler
-from local_aws.process.guarded_process import GuardedProcess
 from local_aws.process.model_server import ModelServer
 from local_aws.sagemaker.endpoint import failure_reason, shortened
 from local_aws.sagemaker.endpoint_fleet import death_notice
 from local_aws.sagemaker.model_host import ModelContainer, ModelHost
 from local_aws.sagemaker.recommendation_request import EndpointTest, InstanceTest, RecommendationPlan
-from workloads import ROOT, Unavailable
+from workloads import Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +83,7 @@ class LoadTestRunner:
     folder: Path
     generator: Sequence[str]
     stopped: threading.Event = field(default_factory=threading.Event)
-    _process: GuardedProcess | None = None
+    _process: GeneratorProcess | None = None
 
     def stop(self) -> None:
         self.stopped.set()
@@ -126,9 +124,7 @@ class LoadTestRunner:
 
     def _load(self, step: JobStep, server: ModelServer, left_s: float, on_window: OnWindow) -> None:
         folder = self.folder / step.endpoint_name
-        folder.mkdir(parents=True)
-        plan_file = folder / "plan.json"
-        plan = {
+        about = {
             "url": server.invocations_url,
             "headers": server.extra_headers(self.plan.content_type),
             "payloads": str(self.payloads),
@@ -138,64 +134,50 @@ class LoadTestRunner:
             "job_duration_s": left_s,
             "window_s": WINDOW_S,
         }
-        plan_file.write_text(json.dumps(plan, indent=2), "utf-8")
+        plan = LoadPlan.from_table(folder / "plan.json", about)
         usage = UsageSampler(server.pid)
         usage.start()
         step.started_at = datetime.now(UTC)
         log.info(f"test on {step.name}: load on {server.KIND} (process {server.pid}), kept in {folder}")
+        outcome: Outcome | None = None
         try:
-            status, reason = self._generate(plan_file, folder, on_window)
+            outcome = self._generate(plan, folder, on_window)
         finally:
             step.ended_at = datetime.now(UTC)
             usage.stop()
-            step.metrics |= _metrics(folder / "summary.json", usage)
-        if (failure := _failure(status, reason, server, step.test.variant_name, folder)) and not (
+            step.metrics |= _metrics(outcome, usage)
+        if (failure := _failure(outcome, server, step.test.variant_name)) and not (
             self.stopped.is_set() and server.exit_status is None
         ):
             step.failure_reason = shortened(failure)
 
-    def _generate(self, plan_file: Path, folder: Path, on_window: OnWindow) -> tuple[int, str]:
-        with (folder / "generator.log").open("ab") as log_file:
-            process = GuardedProcess.start(
-                [*self.generator, plan_file, "--out", folder],
-                environment={"PATH": "/usr/local/bin:/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
-                stdout=PIPE,
-                stderr=log_file,
-                working_directory=ROOT,
-                grace_s=15,
-            )
-        self._process = process
-        if self.stopped.is_set():  # the request came while there was no process yet
-            process.request_stop()
-        reason, other_work = "", OtherWork()
-        for line in process.stdout:
-            event = json.loads(line)
-            if event["event"] == "window":
-                stalled_s = max(event.get("stalled_s", 0.0), other_work.seconds())
-                on_window({**event, "stalled_s": stalled_s})
-            elif event["event"] == "finished":
-                reason = event["reason"]
-        self._process = None
-        return process.wait(), reason
+    def _generate(self, plan: LoadPlan, folder: Path, on_window: OnWindow) -> Outcome:
+        with GeneratorProcess(plan, folder, self.generator) as process:
+            self._process = process
+            if self.stopped.is_set():  # the request came while there was no process yet
+                process.request_stop()
+            other_work = OtherWork()
+            for event in process.events():
+                if event["event"] == "window":
+                    stalled_s = max(event.get("stalled_s", 0.0), other_work.seconds())
+                    on_window({**event, "stalled_s": stalled_s})
+            self._process = None
+            return process.outcome()
 
 
-def _metrics(summary_file: Path, usage: UsageSampler) -> dict[str, int | float]:
+def _metrics(outcome: Outcome | None, usage: UsageSampler) -> dict[str, int | float]:
     metrics: dict[str, int | float] = {}
-    if summary_file.exists():
-        summary = json.loads(summary_file.read_text("utf-8"))
+    if outcome is not None and outcome.summary is not None:
         named = {"MaxInvocations": "closed_loop_invocations_per_minute", "ModelLatency": "model_latency_ms"}
+        summary = outcome.summary
         metrics |= {name: round(summary[key]) for name, key in named.items() if summary.get(key) is not None}
     if (highest := usage.highest) is not None:
         metrics |= {"CpuUtilization": round(highest[0], 1), "MemoryUtilization": round(highest[1], 2)}
     return metrics
 
 
-def _failure(status: int, reason: str, server: ModelServer, variant: str, folder: Path) -> str | None:
-    if (ended := server.exit_status if status == 0 else server.exit_status_if_silent()) is not None:
+def _failure(outcome: Outcome, server: ModelServer, variant: str) -> str | None:
+    ended = server.exit_status if outcome.exit_code == 0 else server.exit_status_if_silent()
+    if ended is not None:
         return death_notice(variant, ended, server)
-    if status == 0:
-        return None
-    if reason:  # the generator's own words tell a failed test from one that proves nothing
-        return reason
-    last_lines = (folder / "generator.log").read_text("utf-8", "replace").strip()
-    return f"The load generator ended with exit status {status}: {last_lines[-600:] or 'its log is empty'}"
+    return outcome.reason if outcome.exit_code else None

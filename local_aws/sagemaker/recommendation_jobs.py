@@ -20,8 +20,6 @@ from moto.logs.models import logs_backends
 from moto.sagemaker.exceptions import ResourceInUseException, ResourceNotFound, ValidationError
 
 from local_aws import machine, nvml
-from local_aws.permissions.actions import ApiCall
-from local_aws.permissions.enforced import RecommendationWork
 from local_aws.sagemaker.endpoint import failure_reason, shortened
 from local_aws.sagemaker.endpoint_metrics import publish_window
 from local_aws.sagemaker.load_test import JobStep, LoadTestRunner
@@ -34,6 +32,7 @@ from local_aws.sagemaker.recommendation_request import (
     container_of,
     package_of,
     plan,
+    role_calls,
 )
 from local_aws.service_model import page
 from local_aws.state_folder import check_room
@@ -239,7 +238,9 @@ class RecommendationJobs:
             check_room(self._host.state)
             job.set("IN_PROGRESS")
             if self._host.roles is not None:
-                self._host.roles.check_job(job.request["RoleArn"], _work(job))
+                calls = role_calls(job.request["InputConfig"], runner.plan, runner.container.role_arn)
+                operation = "sagemaker:CreateInferenceRecommendationsJob"
+                self._host.roles.require(job.request["RoleArn"], operation, calls)
             self._tell(job, job.status)
             log.info(f"job {job.name}: {len(job.steps)} test(s), one after another, on {machine.description()}")
             runner.payloads.parent.mkdir(parents=True, exist_ok=True)
@@ -276,22 +277,6 @@ def _instances(job: RecommendationJob) -> Counter[str]:
     types = Counter(step.test.instance_type for step in job.steps if isinstance(step.test, InstanceTest))
     parallel = (job.request["InputConfig"].get("ResourceLimit") or {}).get("MaxParallelOfTests", len(job.steps))
     return Counter({name: min(count, parallel) for name, count in types.items()})
-
-
-def _work(job: RecommendationJob) -> RecommendationWork:
-    configuration = job.request["InputConfig"]
-    package = configuration.get("ModelPackageVersionArn")
-    model = {"ModelPackageName": package} if package else {"ModelName": configuration["ModelName"]}
-    fresh = {step.endpoint_name: step.test for step in job.steps if isinstance(step.test, InstanceTest)}
-    return RecommendationWork(
-        model=ApiCall("sagemaker", "DescribeModelPackage" if package else "DescribeModel", model),
-        passed_role_arn=job.runner.container.role_arn,
-        payload_url=job.runner.plan.payload_url,
-        temporary_endpoints=list(fresh),
-        copies_model=bool(package) or any(test.environment for test in fresh.values()),
-        tested_endpoints=[step.endpoint_name for step in job.steps if isinstance(step.test, EndpointTest)],
-        key_id=configuration.get("VolumeKmsKeyId"),
-    )
 
 
 def _ended(status: str, reason: str | None) -> str:

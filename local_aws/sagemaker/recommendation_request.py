@@ -15,6 +15,8 @@ from moto.sagemaker.exceptions import ValidationError
 
 from aws_api.service_model import range_problems
 from local_aws import machine, service_model
+from local_aws.permissions.actions import GRANT_IS_FOR_AWS, ApiCall
+from local_aws.permissions.enforced import read_object
 from local_aws.process.model_server import ModelServer
 from local_aws.sagemaker.endpoint_fleet import EndpointVariant, instance_types_of
 from local_aws.sagemaker.model_host import ModelContainer
@@ -147,6 +149,42 @@ def container_of(plane: Any, configuration: Mapping[str, Any], package: Mapping[
         return EndpointVariant.of({"VariantName": VARIANT, "InstanceType": "ml.c5.xlarge"}, model).container
     except Unavailable as error:
         raise ValidationError(str(error)) from error
+
+
+def role_calls(
+    configuration: Mapping[str, Any], planned: RecommendationPlan, passed_role_arn: str | None
+) -> Iterator[ApiCall]:
+    """Yields the calls that a job makes with its role. `passed_role_arn` is the execution role of its model."""
+    yield read_object(planned.payload_url)
+    package = configuration.get("ModelPackageVersionArn")
+    if package:
+        yield ApiCall("sagemaker", "DescribeModelPackage", {"ModelPackageName": package})
+    else:
+        yield ApiCall("sagemaker", "DescribeModel", {"ModelName": configuration["ModelName"]})
+    # A test with environment parameters of its own has a copy of the model.
+    copies_model = bool(package) or any(test.environment for test in planned.tests)
+    for name in [test.endpoint_name for test in planned.tests]:
+        model = {"ModelName": name, **({"ExecutionRoleArn": passed_role_arn} if passed_role_arn else {})}
+        both = {"EndpointName": name, "EndpointConfigName": name}
+        if copies_model:
+            yield ApiCall("sagemaker", "CreateModel", model)
+        for operation in ("CreateEndpointConfig", "CreateEndpoint"):
+            yield ApiCall("sagemaker", operation, both)
+        yield from _uses(name)
+        for operation in ("DeleteEndpoint", "DeleteEndpointConfig"):
+            yield ApiCall("sagemaker", operation, both)
+        if copies_model:
+            yield ApiCall("sagemaker", "DeleteModel", model)
+    for name in planned.endpoints:
+        yield from _uses(name)
+    yield ApiCall("cloudwatch", "GetMetricData", {})
+    if key_id := configuration.get("VolumeKmsKeyId"):  # hosting, a service of AWS, grants the key of the volumes
+        yield ApiCall("kms", "CreateGrant", {"KeyId": key_id, GRANT_IS_FOR_AWS: True})
+
+
+def _uses(endpoint: str) -> Iterator[ApiCall]:
+    yield ApiCall("sagemaker", "DescribeEndpoint", {"EndpointName": endpoint})
+    yield ApiCall("sagemaker-runtime", "InvokeEndpoint", {"EndpointName": endpoint})
 
 
 def check_model(request: Mapping[str, Any]) -> None:

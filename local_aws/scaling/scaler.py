@@ -12,9 +12,10 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from moto.applicationautoscaling.models import FakeApplicationAutoscalingPolicy, FakeScalableTarget, FakeScheduledAction
 from moto.cloudwatch.models import Alarm
@@ -22,17 +23,19 @@ from moto.core.exceptions import ServiceException
 
 from inference_recommender.simulate.tracking import Cooldowns, ScalingSchedule, instances_for
 from local_aws.cloudwatch import LocalCloudWatchBackend
-from local_aws.scaling.alarms import DIMENSION, NAMESPACE, AlarmWatch, TargetTracking, target_tracking
+from local_aws.scaling.alarms import DIMENSION, NAMESPACE, AlarmWatch
 from local_aws.scaling.service import LocalScalingBackend, ScalingActivity
 
 EVERY_S = 1.0
+DEFAULT_COOLDOWN_S = 300
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Policy:
     policy: FakeApplicationAutoscalingPolicy
-    tracking: TargetTracking
+    tracking: Mapping[str, Any]
+    """Its TargetTrackingScalingPolicyConfiguration."""
     high_invoked: bool
     low_invoked: bool
 
@@ -43,6 +46,9 @@ class _Policy:
     @property
     def low(self) -> Alarm:
         return self.policy.alarms[1]
+
+    def cooldown_s(self, name: str) -> float:
+        return float(self.tracking.get(name, DEFAULT_COOLDOWN_S))
 
     def cause(self, alarm: Alarm) -> str:
         return f"monitor alarm {alarm.name} in state ALARM triggered policy {self.policy.policy_name}"
@@ -132,18 +138,10 @@ class Scaler:
     def _policies(self, target: FakeScalableTarget, now: float) -> list[_Policy]:
         found = []
         for policy in self._backend.policies_of(target.resource_id, DIMENSION):
-            if len(policy.alarms) != 2 or policy.target_tracking_scaling_policy_configuration is None:
-                continue
-            tracking = target_tracking(policy.resource_id, policy.target_tracking_scaling_policy_configuration)
-            high, low = policy.alarms
-            found.append(
-                _Policy(
-                    policy=policy,
-                    tracking=tracking,
-                    high_invoked=self._watch.invokes(high, tracking.metric, tracking.high, now),
-                    low_invoked=self._watch.invokes(low, tracking.metric, tracking.low, now),
-                )
-            )
+            tracking = policy.target_tracking_scaling_policy_configuration
+            if len(policy.alarms) == 2 and tracking is not None:
+                high, low = (self._watch.invokes(alarm, now) for alarm in policy.alarms)
+                found.append(_Policy(policy=policy, tracking=tracking, high_invoked=high, low_invoked=low))
         return found
 
     def _scale(self, target: FakeScalableTarget, policies: list[_Policy], now: float) -> None:
@@ -158,14 +156,16 @@ class Scaler:
         if out and not _suspended(target, "DynamicScalingOutSuspended"):
             self._scale_out(target, out, instances, now)
         elif not out and not _suspended(target, "DynamicScalingInSuspended"):
-            self._scale_in(target, [each for each in policies if each.tracking.scale_in], instances, now)
+            self._scale_in(
+                target, [each for each in policies if not each.tracking.get("DisableScaleIn")], instances, now
+            )
 
     def _scale_out(self, target: FakeScalableTarget, policies: list[_Policy], instances: int, now: float) -> None:
         cooldowns = self._cooldowns(target.resource_id)
         before = cooldowns.instances_before(now, instances)
         desired, largest = self._largest([(each, each.high) for each in policies], before)
         if desired > instances:
-            cause, cooldown_s = largest.cause(largest.high), largest.tracking.scale_out_cooldown_s
+            cause, cooldown_s = largest.cause(largest.high), largest.cooldown_s("ScaleOutCooldown")
             if self._change(target, instances, desired, cause, now, cooldown_s):
                 cooldowns.start_out(self._backend.within_bounds(target, desired) - instances)
 
@@ -175,7 +175,7 @@ class Scaler:
             return
         desired, largest = self._largest([(each, each.low) for each in policies], instances)
         if desired < instances and self._cooldowns(target.resource_id).allow_in(now):
-            cause, cooldown_s = largest.cause(largest.low), largest.tracking.scale_in_cooldown_s
+            cause, cooldown_s = largest.cause(largest.low), largest.cooldown_s("ScaleInCooldown")
             self._change(target, instances, desired, cause, now, cooldown_s)
 
     def _largest(self, alarms: list[tuple[_Policy, Alarm]], instances: int) -> tuple[int, _Policy]:
@@ -183,7 +183,7 @@ class Scaler:
         for policy, alarm in alarms:
             value = self._watch.latest(alarm)
             assert value is not None, "an alarm in ALARM has a datapoint"
-            desired.append((instances_for(instances, value, policy.tracking.target), policy))
+            desired.append((instances_for(instances, value, policy.tracking["TargetValue"]), policy))
         return max(desired, key=lambda each: each[0])
 
     def _change(

@@ -21,13 +21,13 @@ from moto.applicationautoscaling.models import (
     FakeScalableTarget,
 )
 from moto.applicationautoscaling.responses import ApplicationAutoScalingResponse
-from moto.cloudwatch.models import Alarm, cloudwatch_backends
+from moto.cloudwatch.models import cloudwatch_backends
 from moto.moto_api._internal import mock_random
 from moto.sagemaker.models import sagemaker_backends
 
 from inference_recommender.simulate.tracking import Cooldowns, ScalingSchedule
 from local_aws import service_model
-from local_aws.scaling.alarms import DIMENSION, NAMESPACE, AlarmCondition, TargetTracking, target_tracking, variant_of
+from local_aws.scaling.alarms import DIMENSION, NAMESPACE, tracking_alarms, variant_of
 
 
 class VariantCapacity:
@@ -175,13 +175,21 @@ class LocalScalingBackend(ApplicationAutoscalingBackend):
             old = next((each for each in present if each.policy_name == about["policy_name"]), None)
             body, kind = policy_body or (old and old._policy_body), about["policy_type"] or (old and old.policy_type)
             tracks = service_namespace == NAMESPACE and kind == "TargetTrackingScaling"
-            tracking = target_tracking(resource_id, body) if tracks and body else None
+            alarms = tracking_alarms(resource_id, body) if tracks and body else {}
             policy = super().put_scaling_policy(**about)
             if old is not None:
                 policy.policy_arn, policy.creation_time = old.policy_arn, old.creation_time
                 old.delete_alarms(self.account_id, self.region_name)
-            if tracking is not None:
-                policy.alarms.extend(self._alarms(policy, tracking))
+            action = f"{policy.policy_arn}:createdBy/{mock_random.uuid4()}"
+            for kind, about_alarm in alarms.items():
+                made = cloudwatch_backends[self.account_id][self.region_name].put_metric_alarm(
+                    name=f"TargetTracking-{policy.resource_id}-{kind}-{mock_random.uuid4()}",
+                    description=f"DO NOT EDIT OR DELETE. For TargetTrackingScaling policy {policy.policy_arn}.",
+                    alarm_actions=[action],
+                    **about_alarm,
+                )
+                made.state_value = "INSUFFICIENT_DATA"
+                policy.alarms.append(made)
             return policy
 
     def policies_of(self, resource_id: str, dimension: str) -> list[FakeApplicationAutoscalingPolicy]:
@@ -190,29 +198,6 @@ class LocalScalingBackend(ApplicationAutoscalingBackend):
             for each in list(self.policies.values())
             if (each.resource_id, each.scalable_dimension) == (resource_id, dimension)
         ]
-
-    def _alarms(self, policy: FakeApplicationAutoscalingPolicy, tracking: TargetTracking) -> list[Alarm]:
-        action = f"{policy.policy_arn}:createdBy/{mock_random.uuid4()}"
-
-        def alarm(kind: str, condition: AlarmCondition) -> Alarm:
-            made = cloudwatch_backends[self.account_id][self.region_name].put_metric_alarm(
-                name=f"TargetTracking-{policy.resource_id}-{kind}-{mock_random.uuid4()}",
-                namespace=tracking.metric.namespace,
-                metric_name=tracking.metric.name,
-                dimensions=[{"Name": name, "Value": value} for name, value in tracking.metric.dimensions],
-                statistic=tracking.metric.statistic,
-                period=tracking.metric.period_s,
-                unit=tracking.metric.unit,
-                comparison_operator=condition.comparison,
-                threshold=condition.threshold,
-                evaluation_periods=condition.periods,
-                description=f"DO NOT EDIT OR DELETE. For TargetTrackingScaling policy {policy.policy_arn}.",
-                alarm_actions=[action],
-            )
-            made.state_value = "INSUFFICIENT_DATA"
-            return made
-
-        return [alarm("AlarmHigh", tracking.high), alarm("AlarmLow", tracking.low)]
 
 
 class LocalScalingResponse(ApplicationAutoScalingResponse):

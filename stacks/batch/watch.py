@@ -1,15 +1,19 @@
 """Alarms and dashboard of a batch: runs that failed, were late, missing, or slower than the objective."""
 
+from collections.abc import Iterator
+
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from stacks.batch.steps import BatchSteps
 from stacks.context import Options
-from stacks.ecs import metrics as ecs_metrics
+from stacks.ecs.metrics import EcsMetrics
 from stacks.paging import Paging
-from stacks.widgets import HOURS_PER_DAY, limit_line
+from stacks.widgets import HOURS_PER_DAY, graph, limit_line
 from workloads import ThroughputObjective
+
+BELOW = cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD
 
 
 class BatchWatch(Construct):
@@ -29,14 +33,13 @@ class BatchWatch(Construct):
         own_key: bool,
     ) -> None:
         super().__init__(scope, id)
-        self._steps, self._deadline_hours, self._objective = steps, deadline_hours, objective
-        self._workload = workload
-        alarms = [self._failed(), self._late(), self._slow(), *([self._absent()] if daily else [])]
+        self._steps, self._objective, self._metrics = steps, objective, EcsMetrics(workload=workload)
+        alarms = [*self._alarms(deadline_hours), *([self._absent(deadline_hours)] if daily else [])]
         self.paging = Paging(self, "Paging", workload=workload, alarms=alarms, options=options, own_key=own_key)
         self._dashboard()
 
-    def _failed(self) -> cloudwatch.Alarm:
-        machine, period = self._steps.machine, Duration.minutes(5)
+    def _alarms(self, deadline_hours: int) -> Iterator[cloudwatch.Alarm]:
+        machine, period, limit = self._steps.machine, Duration.minutes(5), self._objective.rows_per_second
         ended = cloudwatch.MathExpression(
             expression="failed + aborted",
             using_metrics={
@@ -46,49 +49,28 @@ class BatchWatch(Construct):
             period=period,
             label="Runs that failed or were stopped",
         )
-        description = "A run failed or was stopped. Its log names the step. Start it again for the same day."
-        return self._at_least_one("Failed", ended, description)
+        text = "A run failed or was stopped. Its log names the step. Start it again for the same day."
+        yield self._alarm("Failed", ended, 1, text)
+        text = f"A run took more than {deadline_hours} hours and was stopped. Its answers are kept."
+        yield self._alarm("Late", machine.metric_timed_out(period=period), 1, text)
+        rate = self._metrics.rows_per_second().with_(period=Duration.hours(1))
+        text = f"A run was slower than the objective, {limit:,g} rows a second."
+        yield self._alarm("Slow", rate, limit, text, BELOW)
 
-    def _late(self) -> cloudwatch.Alarm:
-        late = self._steps.machine.metric_timed_out(period=Duration.minutes(5))
-        hours = self._deadline_hours
-        description = f"A run took more than {hours} hours and was stopped. Its answers are kept."
-        return self._at_least_one("Late", late, description)
-
-    def _slow(self) -> cloudwatch.Alarm:
-        limit = self._objective.rows_per_second
-        return self._alarm(
-            "Slow",
-            ecs_metrics.rows_per_second(self._workload).with_(period=Duration.hours(1)),
-            cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
-            limit,
-            f"A run was slower than the objective, {limit:,g} rows a second.",
-        )
-
-    def _absent(self) -> cloudwatch.Alarm:
+    def _absent(self, deadline_hours: int) -> cloudwatch.Alarm:
         """Is on without data, too. Two runs that keep the deadline end at most a day and a deadline apart."""
-        hours = HOURS_PER_DAY + self._deadline_hours
-        return self._alarm(
-            "Absent",
-            self._steps.machine.metric_succeeded(period=Duration.hours(1)),
-            cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
-            1,
-            f"No run succeeded in the last {hours} hours. The alarm is also on before the first run.",
-            periods=hours,
-            missing=cloudwatch.TreatMissingData.BREACHING,
-        )
-
-    def _at_least_one(self, id: str, metric: cloudwatch.IMetric, description: str) -> cloudwatch.Alarm:
-        at_least = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
-        return self._alarm(id, metric, at_least, 1, description)
+        hours = HOURS_PER_DAY + deadline_hours
+        succeeded = self._steps.machine.metric_succeeded(period=Duration.hours(1))
+        text = f"No run succeeded in the last {hours} hours. The alarm is also on before the first run."
+        return self._alarm("Absent", succeeded, 1, text, BELOW, hours, cloudwatch.TreatMissingData.BREACHING)
 
     def _alarm(
         self,
         id: str,
         metric: cloudwatch.IMetric,
-        comparison: cloudwatch.ComparisonOperator,
         threshold: float,
         description: str,
+        comparison: cloudwatch.ComparisonOperator | None = None,
         periods: int = 1,
         missing: cloudwatch.TreatMissingData = cloudwatch.TreatMissingData.NOT_BREACHING,
     ) -> cloudwatch.Alarm:
@@ -97,14 +79,14 @@ class BatchWatch(Construct):
             id,
             metric=metric,
             threshold=threshold,
-            comparison_operator=comparison,
+            comparison_operator=comparison,  # By default at or above the threshold.
             evaluation_periods=periods,
             treat_missing_data=missing,
             alarm_description=description,
         )
 
     def _dashboard(self) -> None:
-        workload, machine, day = self._workload, self._steps.machine, Duration.days(1)
+        metrics, machine, day = self._metrics, self._steps.machine, Duration.days(1)
         dashboard = cloudwatch.Dashboard(self, "Dashboard", default_interval=Duration.days(14))
         limit = limit_line("Objective", self._objective.rows_per_second)
         dashboard.add_widgets(
@@ -115,10 +97,10 @@ class BatchWatch(Construct):
             _bars("Duration of a run (ms)", machine.metric_time(period=day, statistic="Maximum")),
         )
         dashboard.add_widgets(
-            _bars("Rows per second", ecs_metrics.rows_per_second(workload).with_(period=day), limit=limit),
+            _bars("Rows per second", metrics.rows_per_second().with_(period=day), limit=limit),
             _bars(
                 "Rows, and bad ones",
-                *(metric(workload).with_(period=day) for metric in (ecs_metrics.rows, ecs_metrics.bad_rows)),
+                *(metric.with_(period=day) for metric in (metrics.rows(), metrics.bad_rows())),
             ),
         )
 
@@ -127,11 +109,5 @@ def _bars(
     title: str, *metrics: cloudwatch.IMetric, limit: cloudwatch.HorizontalAnnotation | None = None
 ) -> cloudwatch.GraphWidget:
     """Draws bars, because one point a day makes no line. A limit needs a time series."""
-    return cloudwatch.GraphWidget(
-        title=title,
-        left=list(metrics),
-        left_annotations=[limit] if limit else [],
-        view=cloudwatch.GraphWidgetView.BAR if limit is None else cloudwatch.GraphWidgetView.TIME_SERIES,
-        width=12,
-        height=6,
-    )
+    view = cloudwatch.GraphWidgetView.BAR if limit is None else cloudwatch.GraphWidgetView.TIME_SERIES
+    return graph(title, *metrics, limits=[limit] if limit else [], view=view)

@@ -7,14 +7,13 @@ from stacks.budget import cost_tags
 from stacks.deployment import Deployment
 from stacks.endpoint.alarms import EndpointAlarms
 from stacks.endpoint.dashboard import EndpointDashboard
-from stacks.endpoint.endpoint import WorkloadEndpoint, WorkloadEndpointProps
+from stacks.endpoint.endpoint import WorkloadEndpoint
 from stacks.endpoint.endpoint_plan import EndpointPlan, plan_endpoint
 from stacks.endpoint.metrics import EndpointMetrics
 from stacks.endpoint.recommender_access import GeneratorAccess, RecommenderAccess
 from stacks.endpoint.scaling import EndpointScaling
 from stacks.endpoint.served_model import Served
 from stacks.endpoint.serving_image import ServingImage, runs_on_neuron
-from stacks.model_archive import ModelArchive
 from stacks.paging import Paging
 from stacks.workload_stack import BuiltArtifact, WorkloadStackProps, add_legacy_note, add_warnings, region_of
 from workloads import ModelArtifact, SageMakerEndpointHosting
@@ -39,22 +38,19 @@ class SageMakerEndpointStack(Stack):
         deployment = plan.deployment
         add_warnings(self, plan.warnings)
         add_legacy_note(self, props.folder)
-        metrics = EndpointMetrics(endpoint_name=self.stack_name, workload=workload.name)
+        metrics = EndpointMetrics(stack=self.stack_name, workload=workload.name)
         alarms = self._alarms(metrics, deployment)
         production = self._served(plan)
         endpoint = WorkloadEndpoint(
             self,
             "Serving",
-            WorkloadEndpointProps(
-                metrics=metrics,
-                objective=workload.latency_objective,
-                hosting=hosting,
-                production=production,
-                shadow=self._shadow(shadow),
-                update=plan.update,
-                least_instances=deployment.least_instances,
-                in_production=props.options.in_production,
-            ),
+            metrics=metrics,
+            objective=workload.latency_objective,
+            hosting=hosting,
+            plan=plan,
+            production=production,
+            shadow=self._shadow(shadow),
+            in_production=props.options.in_production,
         )
         self._scale(endpoint, deployment)
         paging = self._watch(metrics, alarms, deployment)
@@ -76,14 +72,13 @@ class SageMakerEndpointStack(Stack):
         CfnOutput(self, "PagingTopicArn", value=paging.topic.topic_arn)
 
     def _served(self, plan: EndpointPlan) -> Served:
-        built = BuiltArtifact(artifact=self._props.artifact, archive_file=self._props.archive_file)
-        deployment = plan.deployment
+        built, deployment = self._props.built, plan.deployment
         image = self._image("Image", self._hosting.image_uri, built.artifact, plan.instance_types)
         # The servers print metrics of their own as lines of their log.
         reporting = {"METRICS_WORKLOAD": self._props.folder.workload.name, "METRICS_STACK": self.stack_name}
         return Served(
             artifact=built.artifact,
-            archive=self._archive("Archive", built),
+            archive=built.archive(self, "Archive"),
             image=image,
             environment={**built.artifact.environment, **deployment.environment, **reporting},
             instance_types=plan.instance_types,
@@ -96,15 +91,12 @@ class SageMakerEndpointStack(Stack):
             return None
         return Served(
             artifact=built.artifact,
-            archive=self._archive("ShadowArchive", built),
+            archive=built.archive(self, "ShadowArchive"),
             image=self._image("ShadowImage", shadow.image_uri, built.artifact, (shadow.instance_type,)),
             environment=built.artifact.environment,
             instance_types=(shadow.instance_type,),
             instance_count=shadow.instance_count,
         )
-
-    def _archive(self, id: str, built: BuiltArtifact) -> ModelArchive:
-        return ModelArchive(self, id, file=built.archive_file, sha256=built.artifact.archive_sha256)
 
     def _image(
         self, id: str, uri: str | None, artifact: ModelArtifact, instance_types: tuple[str, ...]
@@ -149,7 +141,7 @@ class SageMakerEndpointStack(Stack):
             alarms=alarms.all,
             instance_type=deployment.instance_type,
             recommended=deployment.recommended,
-            on_neuron=runs_on_neuron(self._props.artifact),
+            on_neuron=runs_on_neuron(self._props.built.artifact),
         )
         return Paging(
             self,

@@ -12,7 +12,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from stacks.endpoint.endpoint import WorkloadEndpoint
-from stacks.endpoint.network import grant_interfaces
+from stacks.endpoint.network import grant_any_subnet
 from stacks.endpoint.serving_image import ServingImage
 from stacks.grants import (
     ENDPOINT_LOGS,
@@ -22,7 +22,7 @@ from stacks.grants import (
     allow_container_telemetry,
     allow_passing,
     allow_pulling_from_aws,
-    sagemaker_arn,
+    arn_of,
 )
 from stacks.model_archive import ModelArchive
 from workloads import Workload, images
@@ -31,6 +31,7 @@ PAYLOADS = "inference-recommender/*"
 JOB_LOGS = "/aws/sagemaker/InferenceRecommendationsJobs*"
 GENERATOR_LOGS = "/aws/sagemaker/ProcessingJobs*"
 MANAGED_POLICY = "AmazonSageMakerFullAccess"
+NAMED_BY_RUN = "The subnets are those that a run names."
 
 
 def role_path(stack_name: str) -> str:
@@ -52,7 +53,6 @@ class RecommenderAccess(Construct):
         image: ServingImage,
     ) -> None:
         super().__init__(scope, id)
-        workload, prefix = workload, _prefix(workload)
         self.role = iam.Role(
             self,
             "Role",
@@ -63,51 +63,44 @@ class RecommenderAccess(Construct):
         archive.grant_read(self.role)
         image.grant_pull(self.role)
         allow_container_telemetry(self.role, ENDPOINT_LOGS, JOB_LOGS)
-        self._grant_payloads()
-        self._grant_own_endpoints(prefix)
-        self._grant_model(endpoint)
-        self._grant_packages(prefix)
-        _grant_subnets(self.role)
-        _grant_key(self.role, workload.recommender.kms_key_arn)
-        if workload.recommender.managed_policy:
-            self.role.add_managed_policy(iam.ManagedPolicy.from_aws_managed_policy_name(MANAGED_POLICY))
-        allow(self.role, ["cloudwatch:GetMetricData"], ["*"])
-        acknowledge_resources(self.role, ["*"], "cloudwatch:GetMetricData is an action on no resource.")
-
-    def _grant_payloads(self) -> None:
         bucket = _default_bucket(self)
         bucket.grant_read(self.role, PAYLOADS)
         acknowledge_resources(self.role, [bucket.arn_for_objects(PAYLOADS)], "Each job brings a payload of its own.")
-
-    def _grant_own_endpoints(self, job_prefix: str) -> None:
-        # A job is named after the workload, and what it creates after the job or sm-….
-        def own(resource: str) -> list[str]:
-            return [sagemaker_arn(self, resource, f"{prefix}-*") for prefix in (job_prefix, "sm")]
-
-        endpoints, configs, models = own("endpoint"), own("endpoint-config"), own("model")
-        jobs = [sagemaker_arn(self, "inference-recommendations-job", f"{job_prefix}-*")]
-        allow(self.role, _lifecycle("Endpoint"), [*endpoints, *configs])
-        allow(self.role, _lifecycle("EndpointConfig"), configs)
-        allow(self.role, _lifecycle("Model"), models)
-        allow(self.role, ["sagemaker:InvokeEndpoint"], endpoints)
-        allow(self.role, ["sagemaker:DescribeInferenceRecommendationsJob"], jobs)
-        # A job has tags; whether it hands them on to what it creates is not documented.
-        allow(self.role, ["sagemaker:AddTags", "sagemaker:ListTags"], [*endpoints, *configs, *models, *jobs])
-        reason = "A job names what it creates itself; the prefix keeps it away from every other endpoint."
-        acknowledge_resources(self.role, [*endpoints, *configs, *models, *jobs], reason)
-
-    def _grant_model(self, endpoint: WorkloadEndpoint) -> None:
+        self._grant_own_endpoints(workload.package_group)
         allow(self.role, ["sagemaker:DescribeModel"], [endpoint.model_arn])
         # A default job may test the endpoint itself beside its own.
         allow(self.role, ["sagemaker:DescribeEndpoint", "sagemaker:InvokeEndpoint"], [endpoint.endpoint_arn])
         # A test with other environment parameters copies the model; under which role is undocumented.
         allow_passing(self.role, [endpoint.role.role_arn, self.role.role_arn])
+        # A job may test a version of the workload in the model registry in place of the model.
+        packages = arn_of(self, "sagemaker", "model-package", f"{workload.package_group}/*")
+        reason = "Each version of the workload's model package has a number."
+        allow(self.role, ["sagemaker:DescribeModelPackage"], [packages], reason)
+        grant_any_subnet(self.role, NAMED_BY_RUN)
+        _grant_key(self.role, workload.recommender.kms_key_arn)
+        if workload.recommender.managed_policy:
+            self.role.add_managed_policy(iam.ManagedPolicy.from_aws_managed_policy_name(MANAGED_POLICY))
+        reason = "cloudwatch:GetMetricData is an action on no resource."
+        allow(self.role, ["cloudwatch:GetMetricData"], ["*"], reason)
 
-    def _grant_packages(self, group: str) -> None:
-        """Lets a job test a version of the workload in the model registry in place of the model."""
-        packages = sagemaker_arn(self, "model-package", f"{group}/*")
-        allow(self.role, ["sagemaker:DescribeModelPackage"], [packages])
-        acknowledge_resources(self.role, [packages], "Each version of the workload's model package has a number.")
+    def _grant_own_endpoints(self, job_prefix: str) -> None:
+        # A job is named after the workload, and what it creates after the job or sm-….
+        def own(resource: str) -> list[str]:
+            return [arn_of(self, "sagemaker", resource, f"{prefix}-*") for prefix in (job_prefix, "sm")]
+
+        endpoints, configs, models = own("endpoint"), own("endpoint-config"), own("model")
+        jobs = [arn_of(self, "sagemaker", "inference-recommendations-job", f"{job_prefix}-*")]
+        reason = "A job names what it creates itself; the prefix keeps it away from every other endpoint."
+        for actions, arns in (
+            (_lifecycle("Endpoint"), [*endpoints, *configs]),
+            (_lifecycle("EndpointConfig"), configs),
+            (_lifecycle("Model"), models),
+            (["InvokeEndpoint"], endpoints),
+            (["DescribeInferenceRecommendationsJob"], jobs),
+            # A job has tags; whether it hands them on to what it creates is not documented.
+            (["AddTags", "ListTags"], [*endpoints, *configs, *models, *jobs]),
+        ):
+            allow(self.role, [f"sagemaker:{action}" for action in actions], arns, reason)
 
 
 class GeneratorAccess(Construct):
@@ -125,10 +118,10 @@ class GeneratorAccess(Construct):
         allow_pulling_from_aws(self.role, repository, "The account of AWS's registry depends on the region.")
         self._grant_folder(workload.name)
         allow_container_telemetry(self.role, GENERATOR_LOGS)
-        own = sagemaker_arn(self, "endpoint", f"{_prefix(workload)}-*")
-        allow(self.role, ["sagemaker:InvokeEndpoint"], [endpoint.endpoint_arn, own])
-        acknowledge_resources(self.role, [own], "An experiment names its endpoints after the workload.")
-        _grant_subnets(self.role)
+        own = arn_of(self, "sagemaker", "endpoint", f"{workload.package_group}-*")
+        reason = "An experiment names its endpoints after the workload."
+        allow(self.role, ["sagemaker:InvokeEndpoint"], [endpoint.endpoint_arn, own], reason)
+        grant_any_subnet(self.role, NAMED_BY_RUN)
         _grant_key(self.role, workload.recommender.kms_key_arn)
 
     def _grant_folder(self, workload: str) -> None:
@@ -143,36 +136,18 @@ class GeneratorAccess(Construct):
         acknowledge_resources(self.role, [bucket.arn_for_objects(folder)], "Each load test has a folder of its own.")
 
 
-def _grant_subnets(role: iam.Role) -> None:
-    """Lets SageMaker attach instances to the subnets of --subnet, which are not known here."""
-
-    def any_of(resource: str) -> str:
-        return Stack.of(role).format_arn(service="ec2", resource=resource, resource_name="*")
-
-    destinations = [any_of("subnet"), any_of("security-group")]
-    grant_interfaces(role, destinations)
-    acknowledge_resources(role, destinations, "The subnets are those that a run names.")
-
-
 def _grant_key(role: iam.Role, key_arn: str | None) -> None:
     """Grants what hosting, S3 and a job need of a key: without kms:CreateGrant a job fails after it has begun."""
     if key_arn is None:
         return
-    allow(
-        role,
-        ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey", "kms:GenerateDataKeyWithoutPlaintext"],
-        [key_arn],
-    )
-    allow(role, ["kms:CreateGrant"], [key_arn], {"Bool": {"kms:GrantIsForAWSResource": "true"}})
+    uses = ("Decrypt", "DescribeKey", "GenerateDataKey", "GenerateDataKeyWithoutPlaintext")
+    allow(role, [f"kms:{use}" for use in uses], [key_arn])
+    allow(role, ["kms:CreateGrant"], [key_arn], conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}})
 
 
 def _default_bucket(scope: Construct) -> s3.IBucket:
     return s3.Bucket.from_bucket_name(scope, "DefaultBucket", f"sagemaker-{Aws.REGION}-{Aws.ACCOUNT_ID}")
 
 
-def _prefix(workload: Workload) -> str:
-    return workload.name.replace("_", "-")
-
-
 def _lifecycle(noun: str) -> Sequence[str]:
-    return [f"sagemaker:{verb}{noun}" for verb in ("Create", "Delete", "Describe")]
+    return [f"{verb}{noun}" for verb in ("Create", "Delete", "Describe")]

@@ -1,9 +1,10 @@
 """Questions to an AWS account. Each answer is pass, fail with what to do, or unknown with a reason."""
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 from aws_api.errors import AwsRefused
 from aws_api.session import AwsSession
@@ -66,12 +67,17 @@ def preflight_account(aws: AwsSession) -> PreflightAccount:
     )
 
 
-class Question(Protocol):
-    """A question about an account. `subject` names it in the table."""
+class Question(ABC):
+    """A question about an account."""
+
+    SUBJECT: ClassVar[str]
+    """Names it in the table. Fields of the question are in braces."""
 
     @property
-    def subject(self) -> str: ...
+    def subject(self) -> str:
+        return self.SUBJECT.format(self)
 
+    @abstractmethod
     def answer(self, account: PreflightAccount) -> Answer: ...
 
 
@@ -86,17 +92,14 @@ def ask(question: Question, account: PreflightAccount) -> Answer:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Quota:
+class Quota(Question):
     """The account's `quota` of `service` is at least `needed`. `why` explains the number."""
 
+    SUBJECT: ClassVar[str] = "quota of {0.service}: {0.quota}"
     service: str
     quota: str
     needed: int
     why: str
-
-    @property
-    def subject(self) -> str:
-        return f"quota of {self.service}: {self.quota}"
 
     def answer(self, account: PreflightAccount) -> Answer:
         value = account.quotas(self.service).get(self.quota)
@@ -112,16 +115,13 @@ class Quota:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Offered:
+class Offered(Question):
     """EC2 has the type in all of `zones` (names or ids), or in the region's first `first` zones, or in the region."""
 
+    SUBJECT: ClassVar[str] = "{0.instance_type} offered"
     instance_type: str
     zones: tuple[str, ...] = ()
     first: int | None = None
-
-    @property
-    def subject(self) -> str:
-        return f"{self.instance_type} offered"
 
     def answer(self, account: PreflightAccount) -> Answer:
         zones = self.zones
@@ -144,7 +144,7 @@ class Offered:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AmiParameter:
+class AmiParameter(Question):
     """The region has the public SSM parameter that names the instances' AMI."""
 
     name: str
@@ -160,15 +160,12 @@ class AmiParameter:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Image:
+class Image(Question):
     """A private ECR repository has the image: a URI, or NAME:TAG. `kind` is set for images of containers/."""
 
+    SUBJECT: ClassVar[str] = "image {0.uri}"
     uri: str
     kind: str | None = None
-
-    @property
-    def subject(self) -> str:
-        return f"image {self.uri}"
 
     def answer(self, account: PreflightAccount) -> Answer:
         build = f"Build and push it with `bash scripts/release/build_image.sh {self.kind}`."
@@ -192,36 +189,26 @@ class Image:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ServiceRole:
+class ServiceRole(Question):
     """The service-linked role exists. `service` is its principal."""
 
+    SUBJECT: ClassVar[str] = "service-linked role {0.name}"
     name: str
     service: str
 
-    @property
-    def subject(self) -> str:
-        return f"service-linked role {self.name}"
-
     def answer(self, account: PreflightAccount) -> Answer:
-        try:
-            account.aws.call("iam", "get_role", RoleName=self.name)
-        except AwsRefused as error:
-            if error.code not in ("NoSuchEntity", "NoSuchEntityException"):
-                raise
+        if _call_or_none(account, "iam", "get_role", RoleName=self.name) is None:
             todo = f"Run `aws iam create-service-linked-role --aws-service-name {self.service}`, once for the account."
             return Answer("fail", "The account does not have it yet.", todo)
         return Answer("pass", "The account has it.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Connection:
+class Connection(Question):
     """A person has confirmed the connection to the Git host."""
 
+    SUBJECT: ClassVar[str] = "connection {0.arn}"
     arn: str
-
-    @property
-    def subject(self) -> str:
-        return f"connection {self.arn}"
 
     def answer(self, account: PreflightAccount) -> Answer:
         service = self.arn.split(":")[2]  # codeconnections, or its older name
@@ -233,12 +220,10 @@ class Connection:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Bootstrapped:
+class Bootstrapped(Question):
     """`cdk bootstrap` was run in the account and region, with a version that the templates accept."""
 
-    @property
-    def subject(self) -> str:
-        return "cdk bootstrap"
+    SUBJECT: ClassVar[str] = "cdk bootstrap"
 
     def answer(self, account: PreflightAccount) -> Answer:
         todo = f"Run `cdk bootstrap aws://{account.number}/{account.region}`."
@@ -250,16 +235,13 @@ class Bootstrapped:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trusts:
+class Trusts(Question):
     """CDK's deploy role of another account and region trusts the account of the pipeline."""
 
+    SUBJECT: ClassVar[str] = "cdk bootstrap of {0.stage}, {0.account}/{0.region}"
     stage: str
     account: str
     region: str
-
-    @property
-    def subject(self) -> str:
-        return f"cdk bootstrap of {self.stage}, {self.account}/{self.region}"
 
     def answer(self, account: PreflightAccount) -> Answer:
         partition = account.caller.split(":")[1]
@@ -281,16 +263,13 @@ class Trusts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MayDo:
+class MayDo(Question):
     """The caller may do `action` on `resource`, which may have {partition}, {account} and {region} in it."""
 
+    SUBJECT: ClassVar[str] = "{0.action} on {0.named}"
     action: str
     resource: str
     named: str
-
-    @property
-    def subject(self) -> str:
-        return f"{self.action} on {self.named}"
 
     def answer(self, account: PreflightAccount) -> Answer:
         if account.caller.endswith(":root"):
@@ -316,9 +295,15 @@ def _answer_of_local_account(question: Question, account: PreflightAccount) -> A
 
 
 def _parameter(account: PreflightAccount, name: str) -> str | None:
+    response = _call_or_none(account, "ssm", "get_parameter", Name=name)
+    return None if response is None else str(response["Parameter"]["Value"])
+
+
+def _call_or_none(account: PreflightAccount, service: str, operation: str, **arguments: Any) -> dict[str, Any] | None:
+    """Returns the response, or None if the named resource does not exist."""
     try:
-        return str(account.aws.call("ssm", "get_parameter", Name=name)["Parameter"]["Value"])
+        return account.aws.call(service, operation, **arguments)
     except AwsRefused as error:
-        if error.code != "ParameterNotFound":
+        if error.code not in ("ParameterNotFound", "NoSuchEntity", "NoSuchEntityException"):
             raise
         return None

@@ -8,36 +8,25 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from stacks.endpoint.network import grant_interfaces
+from stacks.endpoint.network import grant_any_subnet
 from stacks.endpoint.recommender_access import role_path
 from stacks.grants import (
     acknowledge_resources,
     allow,
     allow_passing,
     allow_pulling_from_aws,
+    arn_of,
     log_group_arns,
-    sagemaker_arn,
 )
 
 OWN_NAMES = "A job or an endpoint is named after its workload when it is made; the prefix keeps to the workload's own."
-
-
+UNNAMED = "CloudFormation names each model and each configuration of an endpoint."
+NO_RESOURCE = "To list, and to read metrics, targets and a job's steps, are actions on no resource."
+REGISTRIES = "AWS's registries of SageMaker images differ by region and framework."
 WRITE_LOGS = ("logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents")
 READ_LOGS = ("logs:DescribeLogStreams", "logs:GetLogEvents")
-
-
 BOOTSTRAP_ROLE = "aws-cdk:bootstrap-role"
 """The tag of the roles that `cdk bootstrap` makes; its value is the role's purpose."""
-
-
-def baselines(workload: str) -> str:
-    """Returns the folder of the releases' bucket that keeps the run of what production serves."""
-    return f"baselines/{workload}"
-
-
-def recordings(workload: str) -> str:
-    """Returns the folder of the releases' bucket that keeps the outputs of the workload's models on their chip."""
-    return f"recordings/{workload}"
 
 
 def measurements(workload: str) -> str:
@@ -108,7 +97,7 @@ class ReleaseAccess(Construct):
         self._workload, self._releases, self._pipeline = workload, releases, pipeline
         self._own_names = f"{workload.replace('_', '-')}-*"
         self._connection_arn = connection_arn
-        self._arn = partial(sagemaker_arn, self)
+        self._arn = partial(arn_of, self, "sagemaker")
 
     @cached_property
     def source(self) -> iam.Role:
@@ -125,18 +114,13 @@ class ReleaseAccess(Construct):
     def build(self) -> iam.Role:
         """Returns the role of the workload's build, here and as a SageMaker processing job."""
         role = self._role("Build", "builds its model.", "sagemaker.amazonaws.com")
-        jobs = self._arn("processing-job", self._own_names)
         verbs = ("Create", "Describe", "Stop")
-        allow(role, [*(f"sagemaker:{verb}ProcessingJob" for verb in verbs), "sagemaker:AddTags"], [jobs])
+        actions = [*(f"sagemaker:{verb}ProcessingJob" for verb in verbs), "sagemaker:AddTags"]
+        allow(role, actions, [self._arn("processing-job", self._own_names)], OWN_NAMES)
         allow_passing(role, [role.role_arn])
-        files = [f"{build_cache(self._workload)}/*", f"model-build/{self._workload}/*"]
-        for pattern in files:
-            self._releases.grant_read_write(role, pattern)
-        logs = log_group_arns(self, "/aws/sagemaker/ProcessingJobs*")
-        allow(role, [*WRITE_LOGS, *READ_LOGS], logs)
-        allow_pulling_from_aws(role, "*", "AWS's registries of SageMaker images differ by region and framework.")
-        objects = [self._releases.arn_for_objects(pattern) for pattern in files]
-        acknowledge_resources(role, [jobs, *objects, *logs], OWN_NAMES)
+        self._let_use(role, build_cache(self._workload), f"model-build/{self._workload}")
+        allow(role, [*WRITE_LOGS, *READ_LOGS], log_group_arns(self, "/aws/sagemaker/ProcessingJobs*"), OWN_NAMES)
+        allow_pulling_from_aws(role, "*", REGISTRIES)
         return role
 
     def record(self) -> iam.Role:
@@ -144,18 +128,18 @@ class ReleaseAccess(Construct):
         role = self._role("Record", "runs its model on its chip.", "sagemaker.amazonaws.com")
         own = self._own_names
         endpoints, configs, models = (self._arn(resource, own) for resource in ("endpoint", "endpoint-config", "model"))
-        allow(role, ["sagemaker:CreateEndpoint"], [endpoints, configs])
-        allow(role, ["sagemaker:DescribeEndpoint", "sagemaker:DeleteEndpoint"], [endpoints])
-        allow(role, ["sagemaker:CreateEndpointConfig", "sagemaker:DeleteEndpointConfig"], [configs])
-        allow(role, ["sagemaker:CreateModel", "sagemaker:DeleteModel"], [models])
-        allow(role, ["sagemaker:AddTags"], [endpoints, configs, models])
+        for actions, arns in (
+            (["CreateEndpoint"], [endpoints, configs]),
+            (["DescribeEndpoint", "DeleteEndpoint"], [endpoints]),
+            (["CreateEndpointConfig", "DeleteEndpointConfig"], [configs]),
+            (["CreateModel", "DeleteModel"], [models]),
+            (["AddTags"], [endpoints, configs, models]),
+        ):
+            allow(role, [f"sagemaker:{action}" for action in actions], arns, OWN_NAMES)
         allow_passing(role, [role.role_arn])
-        self._releases.grant_read_write(role, f"{recordings(self._workload)}/*")
-        logs = log_group_arns(self, f"/aws/sagemaker/Endpoints/{own}")
-        allow(role, [*WRITE_LOGS, *READ_LOGS], logs)
-        allow_pulling_from_aws(role, "*", "AWS's registries of SageMaker images differ by region and framework.")
-        objects = self._releases.arn_for_objects(f"{recordings(self._workload)}/*")
-        acknowledge_resources(role, [endpoints, configs, models, objects, *logs], OWN_NAMES)
+        self._let_use(role, f"recordings/{self._workload}")
+        allow(role, [*WRITE_LOGS, *READ_LOGS], log_group_arns(self, f"/aws/sagemaker/Endpoints/{own}"), OWN_NAMES)
+        allow_pulling_from_aws(role, "*", REGISTRIES)
         return role
 
     def take_down(self, stack_name: str) -> iam.Role:
@@ -168,8 +152,8 @@ class ReleaseAccess(Construct):
             resource_name=f"*:autoScalingGroupName/{stack_name}-*",
             arn_format=ArnFormat.COLON_RESOURCE_NAME,
         )
-        allow(role, ["autoscaling:DeleteLifecycleHook"], [group])
-        acknowledge_resources(role, [group], "CloudFormation ends a group's name with an id that it makes.")
+        reason = "CloudFormation ends a group's name with an id that it makes."
+        allow(role, ["autoscaling:DeleteLifecycleHook"], [group], reason)
         return self._of_step(role)
 
     def ask(self, stack_name: str, *, loaded: bool, proven: bool) -> iam.Role:
@@ -178,69 +162,50 @@ class ReleaseAccess(Construct):
         With `loaded` or `proven` it also describes the endpoint, its tags and the served archive.
         """
         role = self._role("Ask", "asks and measures what the beta stage deployed.")
-        own = self._own_names
-        jobs = self._arn("inference-recommendations-job", own)
-        path = role_path(stack_name).strip("/")
-        passed = Stack.of(self).format_arn(service="iam", region="", resource="role", resource_name=f"{path}/*")
-        logs = log_group_arns(
-            self,
-            "/aws/sagemaker/InferenceRecommendationsJobs*",
-            *(f"/aws/sagemaker/Endpoints/{prefix}" for prefix in (own, "sm-*")),
-        )
         # SageMaker writes an endpoint's name in lower case into its ARN.
-        allow(role, ["sagemaker:InvokeEndpoint"], [self._arn("endpoint", stack_name.lower())])
+        endpoint = self._arn("endpoint", stack_name.lower())
+        allow(role, ["sagemaker:InvokeEndpoint"], [endpoint])
         if loaded or proven:
             self._let_read_endpoint(role, stack_name)
-            allow(role, ["application-autoscaling:DescribeScalableTargets"], ["*"])
-            models = self._arn("model", "*")
-            allow(role, ["sagemaker:DescribeModel"], [models])
-            acknowledge_resources(role, [models], "CloudFormation names each model of an endpoint.")
-            allow(role, ["sagemaker:ListTags"], [self._arn("endpoint", stack_name.lower())])
-        verbs = ("Create", "Describe", "Stop")
-        actions = [f"sagemaker:{verb}InferenceRecommendationsJob" for verb in verbs]
-        actions.append("sagemaker:GetScalingConfigurationRecommendation")
-        allow(role, [*actions, "sagemaker:AddTags", "sagemaker:ListTags"], [jobs])
+            allow(role, ["application-autoscaling:DescribeScalableTargets"], ["*"], NO_RESOURCE)
+            allow(role, ["sagemaker:DescribeModel"], [self._arn("model", "*")], UNNAMED)
+            allow(role, ["sagemaker:ListTags"], [endpoint])
+        actions = [*(f"{verb}InferenceRecommendationsJob" for verb in ("Create", "Describe", "Stop"))]
+        actions += ["GetScalingConfigurationRecommendation", "AddTags", "ListTags"]
+        jobs = self._arn("inference-recommendations-job", self._own_names)
+        allow(role, [f"sagemaker:{action}" for action in actions], [jobs], OWN_NAMES)
+        passed = arn_of(self, "iam", "role", f"{role_path(stack_name).strip('/')}/*", region="")
         allow_passing(role, [passed])
-        allow(role, READ_LOGS, logs)
-        allow(role, ["cloudwatch:GetMetricData", "sagemaker:ListInferenceRecommendationsJobSteps"], ["*"])
+        acknowledge_resources(role, [passed], OWN_NAMES)
+        groups = ("InferenceRecommendationsJobs*", f"Endpoints/{self._own_names}", "Endpoints/sm-*")
+        allow(role, READ_LOGS, log_group_arns(self, *(f"/aws/sagemaker/{name}" for name in groups)), OWN_NAMES)
+        actions = ["cloudwatch:GetMetricData", "sagemaker:ListInferenceRecommendationsJobSteps"]
+        allow(role, actions, ["*"], NO_RESOURCE)
         self._let_offer_payloads(role)
-        acknowledge_resources(role, [jobs, passed, *logs], OWN_NAMES)
-        acknowledge_resources(role, ["*"], "To read metrics, targets and a job's steps are actions on no resource.")
         return self._of_step(role)
 
     def measure_in_vpc(self, project: str) -> iam.Role:
         """Returns the role that starts a build of the project inside a service's VPC, here and as that build's role."""
         role = self._role("Ask", "asks and measures what the beta stage deployed, inside its VPC.")
-        arn = Stack.of(self).format_arn
-        allow(
-            role,
-            ["codebuild:StartBuild", "codebuild:BatchGetBuilds"],
-            [arn(service="codebuild", resource="project", resource_name=project)],
-        )
+        own = arn_of(self, "codebuild", "project", project)
+        allow(role, ["codebuild:StartBuild", "codebuild:BatchGetBuilds"], [own])
         allow_passing(role, [role.role_arn], "codebuild.amazonaws.com")
-        files = f"{measurements(self._workload)}/*"
-        self._releases.grant_read_write(role, files)
+        self._let_use(role, measurements(self._workload))
         logs = [f"{name}{rest}" for name in log_group_arns(self, f"/aws/codebuild/{project}") for rest in ("", ":*")]
-        allow(role, WRITE_LOGS, logs)
-        in_vpc = [arn(service="ec2", resource=kind, resource_name="*") for kind in ("subnet", "security-group")]
-        grant_interfaces(role, in_vpc)
-        acknowledge_resources(role, [self._releases.arn_for_objects(files), *logs], "A run is a folder of files.")
-        acknowledge_resources(role, in_vpc, "The VPC is the beta stage's, which is deployed later.")
+        allow(role, WRITE_LOGS, logs, "A build writes into streams of its own group.")
+        grant_any_subnet(role, "The VPC is the beta stage's, which is deployed later.")
         return role
 
     def register(self, group: str) -> iam.Role:
         """Returns the role that registers the stage's model in one model package group."""
         role = self._role("Register", "registers the measured model.")
         groups, packages = self._arn("model-package-group", group), self._arn("model-package", f"{group}/*")
-        models = self._arn("model", "*")
-        allow(role, ["sagemaker:DescribeModel"], [models])
+        allow(role, ["sagemaker:DescribeModel"], [self._arn("model", "*")], UNNAMED)
         allow(role, ["sagemaker:CreateModelPackageGroup", "sagemaker:AddTags"], [groups])
-        allow(role, ["sagemaker:CreateModelPackage"], [groups, packages])
-        allow(role, ["sagemaker:ListModelPackageGroups"], ["*"])
+        reason = "SageMaker numbers the versions of a group."
+        allow(role, ["sagemaker:CreateModelPackage"], [groups, packages], reason)
+        allow(role, ["sagemaker:ListModelPackageGroups"], ["*"], NO_RESOURCE)
         self._let_offer_payloads(role)
-        acknowledge_resources(role, [models], "CloudFormation names each model of an endpoint.")
-        acknowledge_resources(role, [packages], "SageMaker numbers the versions of a group.")
-        acknowledge_resources(role, ["*"], "ListModelPackageGroups is an action on no resource.")
         return self._of_step(role)
 
     def pause_scaling(self, stack_name: str) -> iam.Role:
@@ -253,30 +218,31 @@ class ReleaseAccess(Construct):
     def compare(self) -> iam.Role:
         """Returns the role that reads and keeps the run that the workload's next release is compared with."""
         role = self._role("Compare", "reads and keeps its baseline.")
-        files = f"{baselines(self._workload)}/*"
-        self._releases.grant_read_write(role, files)
-        acknowledge_resources(role, [self._releases.arn_for_objects(files)], "A baseline is a folder of files.")
+        self._let_use(role, f"baselines/{self._workload}")
         return role
 
+    def _let_use(self, role: iam.Role, *folders: str) -> None:
+        """Lets a role read and write folders of the releases' bucket."""
+        for folder in folders:
+            self._releases.grant_read_write(role, f"{folder}/*")
+            acknowledge_resources(role, [self._releases.arn_for_objects(f"{folder}/*")], "A step names its files.")
+
     def _let_change(self, role: iam.Role, stack_name: str, *actions: str) -> None:
-        stack = Stack.of(self).format_arn(service="cloudformation", resource="stack", resource_name=f"{stack_name}/*")
-        allow(role, [f"cloudformation:{action}" for action in actions], [stack])
-        acknowledge_resources(role, [stack], "CloudFormation ends a stack's ARN with an id that it makes.")
+        stack = arn_of(self, "cloudformation", "stack", f"{stack_name}/*")
+        reason = "CloudFormation ends a stack's ARN with an id that it makes."
+        allow(role, [f"cloudformation:{action}" for action in actions], [stack], reason)
 
     def _let_read_endpoint(self, role: iam.Role, stack_name: str) -> None:
-        configs = self._arn("endpoint-config", "*")
         allow(role, ["sagemaker:DescribeEndpoint"], [self._arn("endpoint", stack_name.lower())])
-        allow(role, ["sagemaker:DescribeEndpointConfig"], [configs])
-        acknowledge_resources(role, [configs], "CloudFormation names each configuration of an endpoint.")
+        allow(role, ["sagemaker:DescribeEndpointConfig"], [self._arn("endpoint-config", "*")], UNNAMED)
 
     def _let_offer_payloads(self, role: iam.Role) -> None:
         """Lets a role put payloads into SageMaker's bucket of the account and region, and make that bucket."""
         bucket = f"sagemaker-{Aws.REGION}-{Aws.ACCOUNT_ID}"
         arn = Stack.of(self).format_arn(service="s3", region="", account="", resource=bucket)
         payloads = f"{arn}/inference-recommender/{self._workload}/*"
-        allow(role, ["s3:PutObject"], [payloads])
+        allow(role, ["s3:PutObject"], [payloads], "The workload's own payloads.")
         allow(role, ["s3:CreateBucket", "s3:PutBucketPublicAccessBlock"], [arn])
-        acknowledge_resources(role, [payloads], "The workload's own payloads.")
 
     def _role(self, id: str, purpose: str, *services: str) -> iam.Role:
         builder = iam.ServicePrincipal("codebuild.amazonaws.com")

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 
-from aws_cdk import Duration, RemovalPolicy, Stack, pipelines
+from aws_cdk import Duration, RemovalPolicy, pipelines
 from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.grants import PULL, acknowledge_resources, acknowledge_to_checkov, allow
-from stacks.release.steps import INSTALL, RUNTIMES, SCRIPTS
+from stacks.grants import PULL, acknowledge_resources, acknowledge_to_checkov, allow, arn_of
+from stacks.release.steps import INSTALL, SCRIPTS, code_build_step
 from workloads import Workload, own_images
 
 KEPT_IMAGES = 30
@@ -69,32 +69,21 @@ class ReleaseImages(Construct):
         bases = [own_images.image_build(kind) for kind in kinds]
         bases += [own_images.image_build(build.base) for build in bases if not build.base_registries]
         names = sorted({build.base.partition(":")[0] for build in bases if build.base_registries})
-        arns = [
-            Stack.of(self).format_arn(service="ecr", account="*", resource="repository", resource_name=name)
-            for name in names
-        ]
-        allow(role, PULL, arns)
-        acknowledge_resources(role, arns, "The account of AWS's registry differs by region.")
+        arns = [arn_of(self, "ecr", "repository", name, account="*") for name in names]
+        allow(role, PULL, arns, "The account of AWS's registry differs by region.")
         acknowledge_resources(role, ["*"], "ecr:GetAuthorizationToken is an action on no resource.")
         return role
 
     def _step(self, kinds: Sequence[str]) -> pipelines.CodeBuildStep:
-        step = pipelines.CodeBuildStep(
+        name = self._repository.repository_name
+        return code_build_step(
             "Images",
-            input=self._source,
-            commands=[
-                f"{INSTALL} requirements/cdk.txt",
-                *(f"bash {SCRIPTS}/build_image.sh {kind} {self._repository.repository_name}" for kind in kinds),
-            ],
+            self._source,
+            [f"{INSTALL} requirements/cdk.txt", *(f"bash {SCRIPTS}/build_image.sh {kind} {name}" for kind in kinds)],
             role=self._role,
-            partial_build_spec=codebuild.BuildSpec.from_object({"phases": {"install": {"runtime-versions": RUNTIMES}}}),
-            build_environment=codebuild.BuildEnvironment(
-                build_image=codebuild.LinuxBuildImage.STANDARD_7_0,
-                compute_type=codebuild.ComputeType.LARGE,
-                privileged=True,  # Docker's daemon asks for it.
-            ),
+            after=self._after,
+            large=True,
+            privileged=True,  # Docker's daemon asks for it.
             cache=codebuild.Cache.local(codebuild.LocalCacheMode.DOCKER_LAYER),
             timeout=LONGEST_BUILD,
         )
-        step.add_step_dependency(self._after)
-        return step

@@ -28,6 +28,7 @@ from stacks.grants import acknowledge, acknowledge_policy_to_checkov, acknowledg
 from stacks.release import steps
 from stacks.release.access import ReleaseAccess, build_cache, measurements, publishing, use_of
 from stacks.release.images import ReleaseImages
+from stacks.storage import private_bucket
 from workloads import ROOT, ProjectError, Workload
 from workloads.instances import NEURON_FAMILIES
 
@@ -119,10 +120,8 @@ class ReleasePipelineStack(Stack):
         self._keep_build()
         if props.source.start == "push-and-approval":
             self._start_on_approval(release)
-        acknowledge_wildcards(release, REASONS)
-        acknowledge_wildcards(pipeline, REASONS)
-        acknowledge_wildcards(self._access, REASONS)
-        acknowledge_wildcards(self._images, REASONS)
+        for scope in (release, pipeline, self._access, self._images):
+            acknowledge_wildcards(scope, REASONS)
         _acknowledge_artifacts(pipeline)
         CfnOutput(self, "PipelineName", value=pipeline.pipeline.pipeline_name)
 
@@ -160,15 +159,7 @@ class ReleasePipelineStack(Stack):
         )
 
     def _bucket(self) -> s3.Bucket:
-        bucket = s3.Bucket(
-            self,
-            "Releases",
-            encryption=s3.BucketEncryption.S3_MANAGED,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            enforce_ssl=True,
-            versioned=True,
-            removal_policy=RemovalPolicy.RETAIN,
-        )
+        bucket = private_bucket(self, "Releases", versioned=True, removal_policy=RemovalPolicy.RETAIN)
         acknowledge(bucket, "AwsSolutions-S1", "Only this pipeline reads and writes it. CloudTrail has its calls.")
         return bucket
 
@@ -181,16 +172,12 @@ class ReleasePipelineStack(Stack):
         self._build = self._steps.build(checked, self._access.build())
         builds = {each.folder: self._build.add_output_directory(each.folder) for each in (model, *model.beside)}
         self._built = builds[model.folder]
-        gate = self._steps.parity_gate(self._built, self._recorded())
+        recorded = None
+        if model.chip is not None:  # The machine that built the model has none.
+            recorded = self._steps.record({model.folder: self._built, **self._images.built}, self._access.record())
+        gate = self._steps.parity_gate(self._built, recorded)
         publish = publishing([self.account, *accounts])
         return self._steps.synth(self._images.built | builds, gate, publish)
-
-    def _recorded(self) -> pipelines.Step | None:
-        """Returns the step that runs the model on its chip, where the machine that built it has none."""
-        if self._model.chip is None:
-            return None
-        inputs = {self._model.folder: self._built, **self._images.built}
-        return self._steps.record(inputs, self._access.record())
 
     def _keep_build(self) -> None:
         """Gives the build a cache of its own. CDK's `Cache.bucket` would let it write the whole bucket."""
@@ -239,19 +226,14 @@ class ReleasePipelineStack(Stack):
             measured = [self._service(stack)]
         run, compare = measured[-1], self._access.compare()
         gate = self._steps.performance_gate(run, compare)
-        registered = self._registration(stack, gate, access)
+        registered = []
+        if isinstance(stack, SageMakerEndpointStack):  # The model of a service has no package.
+            role = access.register(self._props.workload.package_group)
+            registered = [self._steps.register(_output(stack, "ModelName"), gate, role)]
         connection = use_of(self._props.source.connection_arn)
         last = [gate, *registered][-1]
         proposal = self._steps.propose(self._clone, self._commit_id, last, run, connection)
         return Measurement(steps=(*measured, gate, *registered, proposal), run=run, role=compare)
-
-    def _registration(self, stack: Stack, after: pipelines.Step, access: ReleaseAccess) -> list[pipelines.Step]:
-        """Returns the step that registers an endpoint's model. The model of a service has no package."""
-        if not isinstance(stack, SageMakerEndpointStack):
-            return []
-        workload, model = self._props.workload, _output(stack, "ModelName")
-        role = access.register(workload.package_group)
-        return [self._steps.register(model, after, role)]
 
     def _start_on_approval(self, release: codepipeline.Pipeline) -> None:
         group = self._props.workload.package_group
@@ -346,13 +328,13 @@ def _model(workload: Workload) -> steps.Model:
         for name in workload.deployed
     )
     # An EC2 type is SageMaker's, too, by another name.
-    instance_type = f"ml.{workload.instance_types[0].removeprefix('ml.')}"
-    chip = steps.Chip(instance_type=instance_type, image_uri=workload.hosting.image_uri)
+    chip = f"ml.{workload.instance_types[0].removeprefix('ml.')}"
     return steps.Model(
         workload=hosted.workload,
         target=hosted.target,
         remote=hosted.remote,
         chip=chip if _runtime(workload, hosted.target) in NEURON_FAMILIES else None,
+        image_uri=workload.hosting.image_uri,
         loaded=bool(workload.failing_hosts()),
         proven=workload.recommender.prove,
         beside=tuple(beside),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from aws_cdk import CfnOutput, Duration
 from aws_cdk import aws_codebuild as codebuild
@@ -14,6 +15,8 @@ from stacks.release.access import AssumingRole
 SCRIPTS = "scripts/release"
 INSTALL = "bash scripts/install_locked.sh python"
 """Installs what locks pin, each file compared with its hash. The project itself runs from the source."""
+FOR_BUILDS = f"{INSTALL} requirements/build.txt torch"
+FOR_PROGRAMS = f"{INSTALL} requirements/project.txt"
 RUNTIMES = {"python": "3.11", "nodejs": "22"}
 LONGEST_JOB = Duration.hours(6)
 """The service ends an advanced job after five hours at most."""
@@ -22,15 +25,6 @@ CDK_ASSETS = "4.7.3"
 """The version of cdk-assets that publishes archives. It reads assemblies up to schema 54."""
 RELABEL = r"""find cdk.out -name '*.assets.json' -exec sed -i 's/"version": "55\.0\.0"/"version": "54.0.0"/' {} +"""
 """Lets cdk-assets read what aws-cdk-lib writes: the schemas of assets are the same in versions 54 and 55."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Chip:
-    """A machine with an Inferentia chip. SageMaker has them for endpoints; processing jobs do not run on them."""
-
-    instance_type: str
-    image_uri: str | None
-    """The image that hosting.image_uri names; None stands for the one that the release builds."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,8 +47,11 @@ class Build:
 class Model(Build):
     """The build that a workload hosts."""
 
-    chip: Chip | None
-    """Runs the model for the parity gate; None where the build compared it on the target's hardware."""
+    chip: str | None
+    """An instance type with the Inferentia chip that runs the model for the parity gate; None where the build compared
+    it on the target's hardware. SageMaker has them for endpoints, not for processing jobs."""
+    image_uri: str | None
+    """The image of hosting.image_uri; None stands for the one that the release builds."""
     loaded: bool = False
     """True where beta's endpoint itself is loaded, because a job's hosts could not start the model."""
     proven: bool = False
@@ -83,13 +80,10 @@ class Steps:
         arguments = [(each.workload, each.target, *(on_aws if each.remote else [])) for each in builds]
         return self._step(
             "BuildModel",
-            [
-                f"{INSTALL} requirements/build.txt torch",
-                *(" ".join(["bash", f"{SCRIPTS}/build_model.sh", *each]) for each in arguments),
-            ],
+            [FOR_BUILDS, *(" ".join(["bash", f"{SCRIPTS}/build_model.sh", *each]) for each in arguments)],
             large=not all(each.remote for each in builds),
             role=role,
-            caching=[f"build/{self._workload}/**/*"],
+            spec={"cache": {"paths": [f"build/{self._workload}/**/*"]}},
             timeout=LONGEST_JOB,
             after=after,
         )
@@ -98,14 +92,11 @@ class Steps:
         """Records the model's outputs for evaluation.jsonl on its chip, on a temporary endpoint."""
         model = self._model
         assert model.chip is not None
-        arguments = [model.workload, model.target, role.role_arn, self._bucket, model.chip.instance_type]
-        named = [model.chip.image_uri] if model.chip.image_uri else []
+        arguments = [model.workload, model.target, role.role_arn, self._bucket, model.chip]
+        named = [model.image_uri] if model.image_uri else []
         return self._step(
             "Record",
-            [
-                f"{INSTALL} requirements/build.txt torch",
-                " ".join(["bash", f"{SCRIPTS}/record_on_chip.sh", *arguments, *named]),
-            ],
+            [FOR_BUILDS, " ".join(["bash", f"{SCRIPTS}/record_on_chip.sh", *arguments, *named])],
             inputs=inputs,
             role=role,
             primary_output_directory="recorded",
@@ -116,7 +107,7 @@ class Steps:
         gate = f"bash {SCRIPTS}/parity_gate.sh {self._workload} {self._model.target}"
         return self._step(
             "ParityGate",
-            [f"{INSTALL} requirements/build.txt torch", f"{gate} recorded/outputs.json" if recorded else gate],
+            [FOR_BUILDS, f"{gate} recorded/outputs.json" if recorded else gate],
             inputs={self._model.folder: built} | ({"recorded": recorded} if recorded else {}),
         )
 
@@ -138,7 +129,7 @@ class Steps:
                 "python -m scripts.release.publish_archives cdk.out",
             ],
             inputs=built,
-            statements=[publish],
+            role_policy_statements=[publish],
             primary_output_directory="cdk.out",
             after=gate,
         )
@@ -146,8 +137,8 @@ class Steps:
     def smoke_test(self, endpoint: CfnOutput, role: iam.IRole) -> CodeBuildStep:
         return self._step(
             "SmokeTest",
-            [f"{INSTALL} requirements/project.txt", f'bash {SCRIPTS}/smoke_test.sh {self._workload} "$ENDPOINT"'],
-            outputs={"ENDPOINT": endpoint},
+            [FOR_PROGRAMS, f'bash {SCRIPTS}/smoke_test.sh {self._workload} "$ENDPOINT"'],
+            env_from_cfn_outputs={"ENDPOINT": endpoint},
             role=role,
         )
 
@@ -171,9 +162,9 @@ class Steps:
             outputs |= {"ENDPOINT": deployed("EndpointName")}
         return self._step(
             "Measure",
-            [f"{INSTALL} requirements/project.txt", command, *prove],
+            [FOR_PROGRAMS, command, *prove],
             inputs={model.folder: built},
-            outputs=outputs,
+            env_from_cfn_outputs=outputs,
             role=role,
             timeout=LONGEST_JOB,
             primary_output_directory="runs/candidate",
@@ -192,7 +183,7 @@ class Steps:
             "Measure",
             [f"bash {SCRIPTS}/measure_in_vpc.sh {arguments}"],
             inputs={self._model.folder: built},
-            outputs={"URL": url},
+            env_from_cfn_outputs={"URL": url},
             role=role,
             timeout=LONGEST_JOB,
             primary_output_directory="runs/candidate",
@@ -200,14 +191,13 @@ class Steps:
 
     def performance_gate(self, run: Step, role: iam.IRole) -> CodeBuildStep:
         gate = f"bash {SCRIPTS}/performance_gate.sh {self._workload} {self._baselines}"
-        commands = [f"{INSTALL} requirements/project.txt", gate]
-        return self._step("PerformanceGate", commands, inputs={"runs/candidate": run}, role=role)
+        return self._step("PerformanceGate", [FOR_PROGRAMS, gate], {"runs/candidate": run}, role=role)
 
     def register(self, model: CfnOutput, after: Step, role: iam.IRole) -> CodeBuildStep:
         """Registers the measured model as a model package that awaits approval."""
         command = f'python -m inference_recommender register {self._workload} --set "recommender.model=$MODEL_NAME"'
-        commands = [f"{INSTALL} requirements/project.txt", command]
-        return self._step("Register", commands, outputs={"MODEL_NAME": model}, role=role, after=after)
+        outputs = {"MODEL_NAME": model}
+        return self._step("Register", [FOR_PROGRAMS, command], env_from_cfn_outputs=outputs, role=role, after=after)
 
     def propose(
         self, clone: Files, commit: str, after: Step, run: Step, connection: iam.PolicyStatement
@@ -216,14 +206,14 @@ class Steps:
 
         `commit` is the measured commit; `clone` may be later. Git gets its credentials by `connection`.
         """
-        return self._step(
+        return code_build_step(
             "Propose",
+            clone,
             ['git checkout --quiet --detach "$COMMIT"', f"bash {SCRIPTS}/propose.sh {self._workload}"],
-            source=clone,
-            inputs={"runs/candidate": run},
+            additional_inputs={"runs/candidate": run},
             env={"COMMIT": commit},
-            statements=[connection],
-            pushes=True,
+            role_policy_statements=[connection],
+            spec={"env": {"git-credential-helper": "yes"}},
             primary_output_directory="proposal",
             after=after,
         )
@@ -231,8 +221,7 @@ class Steps:
     def pause_scaling(self, stack: str, role: iam.IRole) -> CodeBuildStep:
         """Prepares a deployment that changes the type of an autoscaled fleet, which SageMaker refuses."""
         command = f"python -m scripts.release.pause_scaling {self._workload} {stack}"
-        commands = [f"{INSTALL} requirements/project.txt", command]
-        return self._step("PauseScaling", commands, role=role, timeout=LONGEST_CHANGE)
+        return self._step("PauseScaling", [FOR_PROGRAMS, command], role=role, timeout=LONGEST_CHANGE)
 
     def keep_baseline(self, run: Step, role: iam.IRole) -> CodeBuildStep:
         command = f"bash {SCRIPTS}/keep_baseline.sh {self._workload} {self._baselines}"
@@ -248,45 +237,39 @@ class Steps:
         return f"s3://{self._bucket}/baselines"
 
     def _step(
-        self,
-        name: str,
-        commands: Sequence[str],
-        *,
-        source: Files | None = None,
-        inputs: Mapping[str, Files] | None = None,
-        outputs: Mapping[str, CfnOutput] | None = None,
-        role: iam.IRole | None = None,
-        env: Mapping[str, str] | None = None,
-        caching: Sequence[str] = (),
-        statements: Sequence[iam.PolicyStatement] = (),
-        pushes: bool = False,
-        large: bool = False,
-        timeout: Duration | None = None,
-        primary_output_directory: str | None = None,
-        after: Step | None = None,
+        self, name: str, commands: Sequence[str], inputs: Mapping[str, Files] | None = None, **keys: Any
     ) -> CodeBuildStep:
-        spec: dict[str, object] = {"phases": {"install": {"runtime-versions": RUNTIMES}}}
-        if caching:
-            spec["cache"] = {"paths": list(caching)}
-        if pushes:
-            spec["env"] = {"git-credential-helper": "yes"}
-        step = CodeBuildStep(
-            name,
-            input=source or self._source,
-            commands=[*(role.commands if isinstance(role, AssumingRole) else ()), *commands],
-            additional_inputs=inputs,
-            env_from_cfn_outputs=outputs,
-            role=role,
-            role_policy_statements=list(statements),
-            env=env,
-            partial_build_spec=codebuild.BuildSpec.from_object(spec),
-            build_environment=codebuild.BuildEnvironment(
-                build_image=codebuild.LinuxBuildImage.STANDARD_7_0,
-                compute_type=codebuild.ComputeType.LARGE if large else codebuild.ComputeType.MEDIUM,
-            ),
-            timeout=timeout,
-            primary_output_directory=primary_output_directory,
-        )
-        if after is not None:
-            step.add_step_dependency(after)
-        return step
+        return code_build_step(name, self._source, commands, additional_inputs=inputs, **keys)
+
+
+def code_build_step(
+    name: str,
+    source: Files,
+    commands: Sequence[str],
+    *,
+    role: iam.IRole | None = None,
+    after: Step | None = None,
+    large: bool = False,
+    privileged: bool = False,
+    spec: Mapping[str, object] | None = None,
+    **keys: Any,
+) -> CodeBuildStep:
+    """Returns a step. `spec` has more of its build specification, and `keys` are those of `CodeBuildStep`."""
+    step = CodeBuildStep(
+        name,
+        input=source,
+        commands=[*(role.commands if isinstance(role, AssumingRole) else ()), *commands],
+        role=role,
+        partial_build_spec=codebuild.BuildSpec.from_object(
+            {"phases": {"install": {"runtime-versions": RUNTIMES}}, **(spec or {})}
+        ),
+        build_environment=codebuild.BuildEnvironment(
+            build_image=codebuild.LinuxBuildImage.STANDARD_7_0,
+            compute_type=codebuild.ComputeType.LARGE if large else codebuild.ComputeType.MEDIUM,
+            privileged=privileged,
+        ),
+        **keys,
+    )
+    if after is not None:
+        step.add_step_dependency(after)
+    return step

@@ -12,11 +12,11 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 from urllib3.exceptions import HTTPError
 
 from inference_recommender.load_generator import unix_socket
+from inference_recommender.load_generator.load_plan import LoadPlan, TrafficPattern
 
 LATENCY_MS = 10.0
 PER_USER = 100
@@ -28,18 +28,20 @@ SHORT_S = 60
 
 
 def main() -> int:
-    plan: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text("utf-8"))
+    plan = LoadPlan.from_json(Path(sys.argv[1]))
+    assert plan.url
+    assert plan.traffic_pattern
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     invocations, reason = 0, "finished"
     most = 0
     began = time.time()
-    traffic = users_by_second(plan["traffic_pattern"])
+    traffic = users_by_second(plan.traffic_pattern)
     for second, users in enumerate(traffic):
         if stopping.wait(HURRIED_S if second < HURRIED or len(traffic) <= SHORT_S else 1.0):
             reason = "stopped"
             break
-        if not answers(plan["url"]):
+        if not answers(plan.url):
             reason = "target failed: connection refused"
             break
         most = max(most, users)
@@ -57,11 +59,11 @@ def main() -> int:
     return 3 if reason.startswith("target failed") else 0
 
 
-def users_by_second(pattern: dict[str, Any]) -> list[int]:
-    if stairs := pattern.get("Stairs"):
-        steps, duration = stairs["NumberOfSteps"], stairs["DurationInSeconds"]
-        return [(second * steps // duration + 1) * stairs["UsersPerStep"] for second in range(duration)]
-    return [phase["InitialNumberOfUsers"] for phase in pattern["Phases"] for _ in range(phase["DurationInSeconds"])]
+def users_by_second(pattern: TrafficPattern) -> list[int]:
+    if stairs := pattern.stairs:
+        steps, duration = stairs.number_of_steps, stairs.duration_in_seconds
+        return [(second * steps // duration + 1) * stairs.users_per_step for second in range(duration)]
+    return [phase.initial_number_of_users for phase in pattern.phases for _ in range(phase.duration_in_seconds)]
 
 
 def answers(url: str) -> bool:

@@ -181,7 +181,7 @@ def test_a_bad_line_of_payloads_is_named_by_its_number(workloads_copy: Path) -> 
         ),
         (
             "inf2=6",
-            "'inf2' is none of variants: inf1-data-parallel, inf1-data-parallel-6, inf1-pipeline, inf1-pipeline-6, "
+            "rows: got 'inf2'. Allowed: inf1-data-parallel, inf1-data-parallel-6, inf1-pipeline, inf1-pipeline-6, "
             "inf1-chip-pipeline, inf1-chip-pipeline-6, gpu-autocast, gpu-autocast-64.",
         ),
     ],

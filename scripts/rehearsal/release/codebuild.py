@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Timer
+from typing import Any
 
 from local_aws.process.guarded_process import GuardedProcess
-from scripts.rehearsal.release.pipeline_template import BuildSpec, OutputFiles, Project
+from scripts.rehearsal.release.pipeline_template import PHASES, Project
 from workloads import ProjectError
 
 OnLine = Callable[[str], None]
@@ -74,7 +75,7 @@ def environment_of(build: Build) -> dict[str, str]:
     }
     home = {"HOME": str(build.folder / "home"), "TMPDIR": str(build.folder / "tmp"), "LANG": "C.UTF-8"}
     stand_ins = {
-        "REHEARSAL_GIT_CREDENTIALS": project.spec.git_credential_helper,
+        "REHEARSAL_GIT_CREDENTIALS": project.has_git_credentials,
         "REHEARSAL_PRIVILEGED": project.privileged,
     }
     permitted = {name: "yes" for name, is_permitted in stand_ins.items() if is_permitted}
@@ -93,11 +94,11 @@ def _run_phases(build: Build, environment: Mapping[str, str], on_line: OnLine) -
         raise BuildFailed(phase.upper(), f"{reason}: {command.strip()}")
 
 
-def _script(spec: BuildSpec, progress: Path) -> str:
+def _script(spec: Mapping[str, Any], progress: Path) -> str:
     """Returns a script that writes each command to `progress` before it runs, and ends with the first failure."""
     lines = []
-    for phase, commands in spec.phases.items():
-        for command in commands:
+    for phase in PHASES:
+        for command in spec.get("phases", {}).get(phase, {}).get("commands", ()):
             note = shlex.quote(f"{phase}\n{command}\n")
             lines += [
                 f"printf %s {note} > {shlex.quote(str(progress))}",
@@ -142,10 +143,10 @@ def _run_script(build: Build, script: str, environment: Mapping[str, str], on_li
 
 def _outputs(build: Build) -> dict[str, Path]:
     """Copies the output artifacts. Raises `BuildFailed` where CodeBuild does."""
-    spec = build.project.spec
-    files = dict(spec.secondary)
-    if spec.outputs is not None and len(build.outputs) == 1:
-        files.setdefault(build.outputs[0], spec.outputs)
+    declared = dict(build.project.spec.get("artifacts", {}))
+    files = dict(declared.pop("secondary-artifacts", {}))
+    if declared and len(build.outputs) == 1:
+        files.setdefault(build.outputs[0], declared)
     folders: dict[str, Path] = {}
     for name in build.outputs:
         if name not in files:
@@ -155,11 +156,11 @@ def _outputs(build: Build) -> dict[str, Path]:
     return folders
 
 
-def _copy(files: OutputFiles, source: Path, target: Path) -> None:
-    base = source / files.base_directory
+def _copy(files: Mapping[str, Any], source: Path, target: Path) -> None:
+    base = source / (directory := files.get("base-directory", "."))
     if not base.is_dir():
-        raise BuildFailed("UPLOAD_ARTIFACTS", f"no matching base directory path found for {files.base_directory}")
-    matching = matching_files(base, files.patterns)
+        raise BuildFailed("UPLOAD_ARTIFACTS", f"no matching base directory path found for {directory}")
+    matching = matching_files(base, files["files"])
     if not matching:
         raise BuildFailed("UPLOAD_ARTIFACTS", "no matching artifact paths found")
     for file in matching:

@@ -207,7 +207,7 @@ class Runner:
                 self.storage.restore_cache(f"{project.cache}/cache.zip", build.source, project.role_arn)
             folders = run_build(build, on_line)
             if project.cache is not None:
-                files = matching_files(build.source, project.spec.cached)
+                files = matching_files(build.source, project.spec.get("cache", {}).get("paths", ()))
                 self.storage.put_files(f"{project.cache}/cache.zip", files, build.source, project.role_arn)
             places = {name: self.storage.put(name, folders[name], project.role_arn) for name in folders}
         return replace(state, artifacts={**state.artifacts, **places})

@@ -54,27 +54,8 @@ class Action:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OutputFiles:
-    """The files of an output artifact."""
-
-    base_directory: str
-    patterns: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BuildSpec:
-    """A build specification. `phases` maps phases to commands, in order; `secondary` is by artifact name."""
-
-    git_credential_helper: bool
-    phases: Mapping[str, tuple[str, ...]]
-    outputs: OutputFiles | None
-    secondary: Mapping[str, OutputFiles]
-    cached: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Project:
-    """A CodeBuild project. `cache` is BUCKET/PREFIX."""
+    """A CodeBuild project. `cache` is BUCKET/PREFIX, `spec` its build specification."""
 
     name: str
     role_arn: str
@@ -82,7 +63,11 @@ class Project:
     variables: Mapping[str, str]
     cache: str | None
     timeout_minutes: int
-    spec: BuildSpec = field(repr=False)
+    spec: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def has_git_credentials(self) -> bool:
+        return _text(self.spec.get("env", {}).get("git-credential-helper", False)) in {"true", "yes"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -191,28 +176,16 @@ def _plain_variables(where: str, given: Sequence[Mapping[str, Any]]) -> dict[str
     return variables
 
 
-def read_build_spec(where: str, text: str) -> BuildSpec:
-    """Raises `UsageError` for a key that the rehearsal does not support."""
-    document = json.loads(text)
+def read_build_spec(where: str, text: str) -> dict[str, Any]:
+    """Returns a build specification. Raises `UsageError` for a key that the rehearsal does not support."""
+    document: dict[str, Any] = json.loads(text)
     phases = document.get("phases", {})
     parts = [("buildspec", document), *((part, document.get(part, {})) for part in BUILD_SPEC_KEYS)]
     parts += [(f"phases.{name}", phase) for name, phase in phases.items()]
     for part, given in parts:
         if unknown := sorted(set(given) - BUILD_SPEC_KEYS.get(part, PHASE_KEYS)):
             raise UsageError(f"{where}: buildspec: {part}: the rehearsal does not support {', '.join(unknown)}.")
-    artifacts = dict(document.get("artifacts", {}))
-    secondary = artifacts.pop("secondary-artifacts", {})
-    return BuildSpec(
-        git_credential_helper=_text(document.get("env", {}).get("git-credential-helper", False)) in {"true", "yes"},
-        phases={name: tuple(phases.get(name, {}).get("commands", ())) for name in PHASES},
-        outputs=_output_files(artifacts) if artifacts else None,
-        secondary={name: _output_files(files) for name, files in secondary.items()},
-        cached=tuple(document.get("cache", {}).get("paths", ())),
-    )
-
-
-def _output_files(given: Mapping[str, Any]) -> OutputFiles:
-    return OutputFiles(base_directory=given.get("base-directory", "."), patterns=tuple(given["files"]))
+    return document
 
 
 def _text(value: Any) -> str:

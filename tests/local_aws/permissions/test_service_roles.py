@@ -15,8 +15,9 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.iam.models import iam_backends
 
 from local_aws.permissions.actions import ApiCall
-from local_aws.permissions.enforced import CALLS_FILE, PermissionLog, RecommendationWork, ServiceRoles
+from local_aws.permissions.enforced import CALLS_FILE, PermissionLog, ServiceRoles
 from local_aws.process.local_account import LocalAccount
+from local_aws.sagemaker.recommendation_request import InstanceTest, RecommendationPlan, role_calls
 from tests.local_aws.conftest import BUCKET, IMAGE, Endpoints
 from tests.local_aws.permissions.template_roles import WHERE, Template, refused
 from workloads import ROOT, Unavailable
@@ -120,9 +121,10 @@ def test_a_guarded_update_needs_a_models_role_that_may_read_the_rollback_alarms(
     alarms = [each["AlarmName"] for each in named]
     (model, *_) = template.all_of("AWS::SageMaker::Model").values()
     role = model["ExecutionRoleArn"].rpartition("/")[2]
-    service.check_rollback(make(template.document(role)), alarms)
+    update = ("sagemaker:UpdateEndpoint", [ApiCall("cloudwatch", "DescribeAlarms", {"AlarmNames": alarms})])
+    service.require(make(template.document(role)), *update)
     refused = make(template.document(role, without="cloudwatch:DescribeAlarms"))
-    assert failure(service.check_rollback, refused, alarms) == (
+    assert failure(service.require, refused, *update) == (
         f"User: arn:aws:sts::123456789012:assumed-role/{refused.rpartition('/')[2]}/SageMaker is not authorized to "
         f"perform: cloudwatch:DescribeAlarms on resource: arn:aws:cloudwatch:us-east-1:123456789012:alarm:{alarms[0]} "
         "because no identity-based policy allows the cloudwatch:DescribeAlarms action"
@@ -137,20 +139,25 @@ def test_a_role_that_is_missing_or_does_not_trust_sagemaker_has_no_access(
         assert failure(service.check_model, role, URL, IMAGE, LOG_GROUP) == no_access(role)
 
 
-def job(template: Template, **other: Any) -> RecommendationWork:
-    """Returns what a job of the stack's workload does, named as the service names it."""
+JOB = "sagemaker:CreateInferenceRecommendationsJob"
+
+
+def job(template: Template, tests: int = 1, endpoints: tuple[str, ...] = (), **configured: str) -> list[ApiCall]:
+    """Returns the calls of a job of the stack's workload."""
     (model, *_) = template.all_of("AWS::SageMaker::Model").values()
     (variants,) = (each["ProductionVariants"] for each in template.all_of("AWS::SageMaker::EndpointConfig").values())
-    about = {
-        "model": ApiCall("sagemaker", "DescribeModel", {"ModelName": variants[0]["ModelName"]}),
-        "passed_role_arn": model["ExecutionRoleArn"],
-        "payload_url": f"s3://sagemaker-{WHERE.region}-{WHERE.account_id}/inference-recommender/w/payload.tar.gz",
-        "temporary_endpoints": ["sm-epc-uuid"],
-        "copies_model": True,
-        "tested_endpoints": [],
-        "key_id": None,
-    }
-    return RecommendationWork(**{**about, **other})
+    planned = RecommendationPlan(
+        payload_url=f"s3://sagemaker-{WHERE.region}-{WHERE.account_id}/inference-recommender/w/payload.tar.gz",
+        content_type="application/json",
+        traffic_pattern={},
+        stopping_conditions={},
+        duration_s=60,
+        endpoints=endpoints,
+        tests=(InstanceTest(instance_type="ml.c5.xlarge", inference_specification=None, environment={"A": "1"}),)
+        * tests,
+    )
+    configuration = {"ModelName": variants[0]["ModelName"], **configured}
+    return list(role_calls(configuration, planned, model["ExecutionRoleArn"]))
 
 
 def role_of(template: Template, beginning: str) -> str:
@@ -169,24 +176,24 @@ def test_the_recommenders_role_does_what_a_job_does_and_a_missing_grant_is_named
     template: Template, service: ServiceRoles, put: Callable[..., str]
 ) -> None:
     name, planned = role_of(template, "RecommenderRole"), job(template)
-    service.check_job(put(name), planned)
+    service.require(put(name), JOB, planned)
     for action in MISSING:
-        message = failure(service.check_job, put(name, action), planned)
+        message = failure(service.require, put(name, action), JOB, planned)
         assert f"is not authorized to perform: {action.rstrip('*')} on resource: " in message
-    by_key = job(template, key_id=f"arn:aws:kms:{WHERE.region}:{WHERE.account_id}:key/another")
-    assert "is not authorized to perform: kms:CreateGrant" in failure(service.check_job, put(name), by_key)
+    by_key = job(template, VolumeKmsKeyId=f"arn:aws:kms:{WHERE.region}:{WHERE.account_id}:key/another")
+    assert "is not authorized to perform: kms:CreateGrant" in failure(service.require, put(name), JOB, by_key)
 
 
 def test_a_job_that_tests_an_endpoint_needs_that_one_alone(make: Callable[..., str], service: ServiceRoles) -> None:
     template = Template(ROOT / "tests/stacks/snapshots/SpellcheckStack.template.json")
-    planned = job(template, temporary_endpoints=[], tested_endpoints=["production"])
+    planned = job(template, tests=0, endpoints=("production",))
     endpoint = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/production"
     few = [{**ALL, "Action": ["s3:*", "sagemaker:DescribeModel", "cloudwatch:*"]}]
     assert f"sagemaker:DescribeEndpoint on resource: {endpoint}" in failure(
-        service.check_job, make(document(*few)), planned
+        service.require, make(document(*few)), JOB, planned
     )
     own = {**ALL, "Action": ["sagemaker:DescribeEndpoint", "sagemaker:InvokeEndpoint"], "Resource": endpoint}
-    service.check_job(make(document(*few, own)), planned)
+    service.require(make(document(*few, own)), JOB, planned)
 
 
 def test_a_shard_reads_its_model_and_no_other_asset() -> None:

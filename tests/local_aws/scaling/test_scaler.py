@@ -6,8 +6,9 @@ The arithmetic is tested in `tests/inference_recommender/simulate/test_tracking.
 import re
 
 import pytest
+from moto.cloudwatch.models import Alarm
 
-from local_aws.scaling.alarms import DIMENSION, NAMESPACE, AlarmCondition, AlarmState
+from local_aws.scaling.alarms import DIMENSION, NAMESPACE, AlarmState, state_after
 from tests.local_aws.scaling.account import CONCURRENCY, RESOURCE, START, Scaled
 
 
@@ -126,7 +127,11 @@ def test_registering_brings_the_instances_within_the_bounds(low: int, high: int,
     assert scaled.instances.now == then
 
 
-ABOVE = AlarmCondition(comparison="GreaterThanThreshold", threshold=10, periods=3)
+def high_alarm(state: AlarmState) -> Alarm:
+    """Returns the alarm of three datapoints above 100."""
+    high, _ = Scaled().cloudwatch.alarms.values()
+    high.state_value = state
+    return high
 
 
 @pytest.mark.parametrize(
@@ -143,10 +148,10 @@ ABOVE = AlarmCondition(comparison="GreaterThanThreshold", threshold=10, periods=
     ],
 )
 def test_the_state_after_five_datapoints_of_an_alarm_of_three(datapoints: str, state: AlarmState) -> None:
-    values = [{"0": 5.0, "X": 15.0, "-": None}[each] for each in datapoints]
-    assert ABOVE.state(values, "OK") == state
+    values = [{"0": 50.0, "X": 150.0, "-": None}[each] for each in datapoints]
+    assert state_after(high_alarm("OK"), values) == state
 
 
 @pytest.mark.parametrize("now", ["OK", "INSUFFICIENT_DATA"])
 def test_datapoints_that_are_beyond_the_threshold_and_too_young_change_nothing(now: AlarmState) -> None:
-    assert ABOVE.state([None, None, None, 15.0, 15.0], now) == now
+    assert state_after(high_alarm(now), [None, None, None, 150.0, 150.0]) == now

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from stacks.batch.shards import Shards, plan_shards
 from stacks.context import PRODUCTION, Options
-from stacks.workload_stack import NotMeasured, WorkloadStackProps
+from stacks.deployment import Shards, plan_shards
+from stacks.workload_stack import BuiltArtifact, NotMeasured, WorkloadStackProps
 from tests.stacks.miniature import Repository, make_ec2_repository
 from workloads import BatchFleet, BatchRecommendation, ModelArtifact, ScheduledBatchHosting, ThroughputObjective
 from workloads.errors import InvalidDocument
@@ -27,8 +27,7 @@ def planned(repository: Repository, options: Options | None = None) -> Shards:
     props = WorkloadStackProps(
         root=repository.root,
         folder=folder,
-        artifact=ModelArtifact.from_json(file),
-        archive_file=file.with_name("model.tar.gz"),
+        built=BuiltArtifact(artifact=ModelArtifact.from_json(file), archive_file=file.with_name("model.tar.gz")),
         recommendation=None,
         options=options or Options(),
     )
@@ -93,11 +92,11 @@ def test_a_recommendation_of_another_archive_is_refused(repository: Repository) 
 def test_a_local_measurement_warns_in_beta_and_is_rejected_in_production(repository: Repository) -> None:
     recommend(repository, known_by="local")
     (warning,) = planned(repository).warnings
-    assert warning.text == f"{repository.recommendation_file}: was measured locally: 9 reports."
     with pytest.raises(NotMeasured) as raised:
         planned(repository, PRODUCTION)
-    assert str(raised.value) == (
-        f"{repository.recommendation_file}: recommended.known_by: is 'local' (9 reports), and production wants the "
+    assert warning.text == str(raised.value)
+    assert warning.text == (
+        f"{repository.recommendation_file}: recommended.known_by: is 'local' (9 reports), and production requires the "
         f"reports of a stack's run: {COMMAND}."
     )
 
