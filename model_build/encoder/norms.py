@@ -14,10 +14,12 @@ PARTS = parser.parse_function("""
     Parts <epsilon> (hidden, weight, bias) => (normed) {
         axis = Constant <value_ints = [-1]> ()
         least = Constant <value_float: float = @epsilon> ()
+
         mean = ReduceMean (hidden, axis)
         centred = Sub (hidden, mean)
         squares = Mul (centred, centred)
         variance = ReduceMean (squares, axis)
+
         above_zero = Add (variance, least)
         deviation = Sqrt (above_zero)
         scale = Reciprocal (deviation)
