@@ -162,9 +162,7 @@ class RecommendationJobs:
         job = RecommendationJob(
             request={key: value for key, value in request.items() if value is not None},
             arn=f"arn:aws:sagemaker:{self._region}:{self._settings.account_id}:inference-recommendations-job/{name}",
-            runner=LoadTestRunner(
-                self._host, planned, container, folder / "payloads.tar.gz", folder, self._settings.generator
-            ),
+            runner=LoadTestRunner(self._host, planned, container, folder / "payloads.tar.gz", folder),
             steps=[JobStep(test) for test in tests],
             tags=tags_of({**tags, **own}),
         )
