@@ -30,7 +30,7 @@ from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.measure.system import SystemUnderTest, system_at_url
 from inference_recommender.measurement import limit_of
 from inference_recommender.payloads import content_type_of, payload_archive
-from inference_recommender.progress import Silent
+from inference_recommender.progress import Progress
 from inference_recommender.run_folder import PAYLOADS, RunFolder
 from workloads import ROOT, ArrivalProcess, WorkloadFolder, load_artifact, load_workload
 
@@ -90,7 +90,7 @@ def _round(folder: WorkloadFolder, system: SystemUnderTest, run_folder: RunFolde
 
 def _users(folder: WorkloadFolder, system: SystemUnderTest, run_folder: RunFolder) -> SettledPeriods:
     test = LoadTest(system=system, traffic=folder.traffic(TRAFFIC), request_timeout_s=60.0)
-    (measured,) = test.measure(run_folder, Silent())
+    (measured,) = test.measure(run_folder, Progress())
     assert measured.series is not None
     settled = settled_periods(measured.series, measured.series.latency_ms)
     assert settled is not None

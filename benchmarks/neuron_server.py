@@ -152,7 +152,7 @@ def measure(folder: Path, users: int, name: str) -> Turn:
             traffic_pattern=TrafficPattern(traffic_type="PHASES", phases=(phase,)),
         )
         before = processor_s(pid)
-        with GeneratorProcess.start(plan, folder / "load") as generator:
+        with GeneratorProcess(plan, folder / "load") as generator:
             outcome = generator.outcome()
         used = processor_s(pid) - before
     assert outcome.summary, outcome.reason

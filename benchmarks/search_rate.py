@@ -104,7 +104,7 @@ def measure(port: int, pid: int, rate: float, generators: int, seconds: int, fol
     with ExitStack() as stack:
         started = [
             stack.enter_context(
-                GeneratorProcess.start(
+                GeneratorProcess(
                     common.model_copy(update={"share": Share(index=index, of=generators)}), folder / str(index)
                 )
             )

@@ -43,11 +43,11 @@ class Measurement(Document):
     endpoint_name: str
     variant: str | None = None
     """The deployable of the workload that was tested; None for the one it hosts."""
-    closed_loop_invocations_per_minute: float | None
+    closed_loop_invocations_per_minute: float | None = None
     """The highest rate of the closed-loop test within its limits: a job's MaxInvocations."""
     closed_loop_invocations_interval: tuple[float, float] | None = None
     """95 % confidence interval of the rate, where the time series allows one."""
-    model_latency_ms: float | None
+    model_latency_ms: float | None = None
     percentile: str | None = None
     """The percentile of `model_latency_ms`, such as P99, where our own records gave it; None for a job's figure, of
     which the service documents none."""

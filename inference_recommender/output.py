@@ -8,7 +8,7 @@ from typing import Any, Self, TypeAlias
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from inference_recommender.progress import ProgressUpdate
+from inference_recommender import progress
 from workloads.program import printable
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -53,7 +53,7 @@ def warn(stderr: Console, text: str) -> None:
     tell(stderr, f"Warning: {text}", "yellow")
 
 
-class JobProgress:
+class JobProgress(progress.Progress):
     """Shows a bar for each job's traffic on a terminal; elsewhere a line whenever a status changes."""
 
     def __init__(self, console: Console) -> None:
@@ -73,7 +73,7 @@ class JobProgress:
     def say(self, text: str) -> None:
         tell(self._bar.console, text, "yellow")  # rich prints it above the bar
 
-    def update(self, update: ProgressUpdate) -> None:
+    def update(self, update: progress.ProgressUpdate) -> None:
         """Prints the job's name, which is long, once on a terminal, and for each status elsewhere."""
         name, place = update.job_name, "" if update.jobs == 1 else f"{update.number} of {update.jobs}"
         title = f"{name} ({place})" if place else name

@@ -1,7 +1,6 @@
 """How a long run reports its progress. The CLI draws it; the library alone is silent."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,18 +17,11 @@ class ProgressUpdate:
     """The number of the run's jobs."""
 
 
-class Progress(Protocol):
-    def update(self, update: ProgressUpdate) -> None: ...
+class Progress:
+    """Shows nothing. Subclasses show what they receive."""
+
+    def update(self, update: ProgressUpdate) -> None:
+        """Receives a job's state."""
 
     def say(self, text: str) -> None:
         """Reports something unusual that does not end the run, as a sentence."""
-
-
-class Silent:
-    """A `Progress` that shows nothing."""
-
-    def update(self, update: ProgressUpdate) -> None:
-        """No-op."""
-
-    def say(self, text: str) -> None:
-        """No-op."""

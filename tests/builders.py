@@ -1,11 +1,11 @@
 """One builder for each document of the contract and of a run's folder. Keywords replace members."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.measurement import Measurement
-from inference_recommender.progress import Silent as Silent
+from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import PAYLOADS, Jobs, RunFolder, RunInputs
 from workloads import (
     Autoscaling,
@@ -17,6 +17,8 @@ from workloads import (
     Recommendation,
     load_workload,
 )
+
+T = TypeVar("T")
 
 SHA256 = "a" * 64
 OBJECTIVE = LatencyObjective(percentile="P90", model_latency_ms=50.0, peak_invocations_per_minute=12_000)
@@ -132,3 +134,23 @@ def a_run_folder(
     if measured:
         folder.keep_measurements(measured)
     return folder
+
+
+class Watched(Progress):
+    """A progress that keeps what it receives."""
+
+    def __init__(self) -> None:
+        self.updates: list[ProgressUpdate] = []
+        self.said: list[str] = []
+
+    def update(self, update: ProgressUpdate) -> None:
+        self.updates.append(update)
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+def known(value: T | None) -> T:
+    """Returns a value that a test expects to be there."""
+    assert value is not None
+    return value

@@ -219,8 +219,8 @@ class PayloadLengths(Document):
     )
 
 
-class ColdStart(Document):
-    """Seconds until a new server answers within the objective, stage after stage, each the median of all `starts`.
+class Stages(Document):
+    """Seconds of one start, stage after stage.
 
     None where the source cannot tell a stage; it is then within another one, or only in `total_s`.
     """
@@ -239,6 +239,11 @@ class ColdStart(Document):
     total_s: float | None = Field(
         default=None, description="From the fetch, on AWS from the container's first line, to that answer."
     )
+
+
+class ColdStart(Stages):
+    """Seconds until a new server answers within the objective, each stage the median of all `starts`."""
+
     starts: int = Field(default=1, ge=1, description="How many servers were started.")
     ranges_s: dict[str, tuple[float, float]] = Field(
         default={}, description="Shortest and longest, by the field's name, where there were several."

@@ -21,7 +21,7 @@ from benchmarks.goals import Goal
 from benchmarks.searches.simulated_service import NOISY, Service, SimulatedService, true_capacity_per_minute
 from inference_recommender.capacity.search import Search
 from inference_recommender.capacity.statistics import Limit
-from inference_recommender.tune.probe_counts import ProbeCounts
+from inference_recommender.tune.probe_counts import ProbeCounts, counted
 from inference_recommender.tune.race import Race
 from inference_recommender.tune.space import ServingConfiguration
 from workloads import Serving
@@ -77,7 +77,7 @@ def race_simulated(configured: Sequence[ServingConfiguration], seed: int) -> Rac
             started += 1
             running = configuration, SimulatedService(service(configuration), 1_000_000 * seed + started)
             warm_up = len(running[1].probe(rate, WARM_UP_S).intended_s)
-        seen = ProbeCounts.of(rate, running[1].probe(rate, duration_s), LIMIT)
+        seen = counted(rate, running[1].probe(rate, duration_s), LIMIT)
         return seen.model_copy(update={"sent": seen.sent + warm_up})
 
     race = Race(configurations=configured, send=probe, limit=LIMIT)

@@ -1,7 +1,7 @@
 """A probe, open-loop arrivals at one rate, and the capacity that probes or users give within a latency limit. Pure."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from pydantic import Field
@@ -52,13 +52,18 @@ class Probe(Document):
     server: ServerTimes | None = None
 
     @classmethod
-    def of(cls, rate_per_minute: float, records: ProbeRecords, limit: Limit) -> Self:
-        """Counts the requests of a probe by blocks of time."""
+    def of(
+        cls, rate_per_minute: float, records: ProbeRecords, limit: Limit, block_s: float | None = None, **more: Any
+    ) -> Self:
+        """Counts the requests of a probe by blocks of time, by default of `BLOCK_LIMITS` limits. `more`: more fields of
+        a subclass.
+        """
         bound_ms = limit.bound_ms
+        block_s = block_s or (PROBE_BLOCK_S if np.isinf(bound_ms) else BLOCK_LIMITS * bound_ms / 1000)
         start_s = records.duration_s * IN_FLUX
         first = int(np.searchsorted(records.intended_s, start_s))
         latencies, duration = records.latencies_ms[first:], records.duration_s * (1 - IN_FLUX)
-        blocks = max(int(duration / (PROBE_BLOCK_S if np.isinf(bound_ms) else BLOCK_LIMITS * bound_ms / 1000)), 1)
+        blocks = max(int(duration / block_s), 1)
         place = (records.intended_s[first:] - start_s) * (blocks / duration)
         block: Indices = np.clip(place, 0, blocks - 1).astype(np.intp)
         late = latencies > bound_ms
@@ -77,6 +82,7 @@ class Probe(Document):
             mean_ms=float(answered.mean()) if len(answered) else None,
             answered_per_minute=float(in_time.sum()) * 60 / (1 - FILLING) / records.duration_s,
             server=records.server,
+            **more,
         )
 
 

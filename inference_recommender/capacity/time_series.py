@@ -3,7 +3,7 @@
 The periods are the blocks, sorted into levels of equal users. The spread of a period's rate and latency is estimated
 from its difference to the mean of its neighbours (Gasser, Sroka and Jennen-Steinmetz, Biometrika 73, 1986; by the
 median). The interval runs from the highest load that surely keeps the limit to the highest that may keep it.
-`highest_within` judges by the endpoint's own model latency, because a job's figure has no documented percentile.
+`rate_within` judges by the endpoint's own model latency, because a job's figure has no documented percentile.
 """
 
 from dataclasses import dataclass
@@ -90,17 +90,6 @@ class SeriesFindings:
     """Seconds; None if the first load was too short to show it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Level:
-    """A load of a test: the mean rate of the whole fleet, and the mean model latency at one percentile."""
-
-    invocations_per_minute: float
-    latency_ms: float
-    within_limit: bool
-    is_highest: bool
-    """Whether the test had no higher load: the service may sustain more."""
-
-
 class _Periods(NamedTuple):
     users: Floats
     rates: Floats
@@ -126,9 +115,9 @@ def series_findings(series: Series, limit: Limit) -> SeriesFindings:
     )
 
 
-def highest_within(series: Series, limit: Limit) -> Level | None:
-    """Returns the highest load whose model latency keeps the limit, or else the lowest load that there was; None where
-    no period has the model latency at the limit's percentile.
+def rate_within(series: Series, limit: Limit) -> float | None:
+    """Returns the highest rate of the whole fleet whose model latency keeps the limit. Returns None if every load keeps
+    it, since the service may sustain more, if none does, or if no period has the model latency at that percentile.
     """
     complete = series.complete()
     periods = _periods(complete, limit, complete.model_latency_ms)
@@ -137,19 +126,12 @@ def highest_within(series: Series, limit: Limit) -> Level | None:
     settled = periods.starting_at(_warm_up_periods(periods) or 0)
     requests, enough_s = settled.rates * series.period_s / 60, min(INTERVAL_S, series.period_s * len(settled.rates))
     levels = load_levels(settled.users, requests, float(series.period_s), enough_s, needed=1)
-    if not levels:
-        return None
     logs = [float(np.log(np.maximum(settled.latencies_ms[level], 1e-6)).mean()) for level in levels]
     latencies = np.exp(isotonic(logs, [float(len(level)) for level in levels]))
     keeping = [n for n, latency in enumerate(latencies) if latency <= limit.bound_ms]
-    rates = [float(settled.rates[level].mean()) for level in levels]
-    best = max(keeping, key=lambda n: rates[n], default=0)
-    return Level(
-        invocations_per_minute=rates[best],
-        latency_ms=float(latencies[best]),
-        within_limit=bool(keeping),
-        is_highest=len(keeping) == len(levels),
-    )
+    if len(keeping) == len(levels):
+        return None
+    return max((float(settled.rates[levels[n]].mean()) for n in keeping), default=None)
 
 
 def _periods(

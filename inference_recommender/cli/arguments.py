@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from workloads import ModelArtifact, UsageError, Workload, WorkloadFolder, load_workload
+from workloads import ModelArtifact, UsageError, WorkloadFolder, load_workload
 from workloads.document import Document
 from workloads.files import from_here
 from workloads.folder import set_keys
@@ -26,21 +26,6 @@ def add_settings(parser: argparse.ArgumentParser, key: str = "KEY", example: str
         metavar=f"{key}=VALUE",
         help=f"override a key of workload.toml, such as {example}; may be repeated",
     )
-
-
-def add_request_form(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    parser.add_argument("--rows", type=count, metavar="N", help="rows of every request; default: the objective's")
-    parser.add_argument(
-        "--payload-format",
-        choices=["json", "binary"],
-        help="KServe's form of every request; default: the objective's payload_format",
-    )
-
-
-def all_settings(options: argparse.Namespace) -> list[str]:
-    """Returns the arguments of --set, and those that --rows and --payload-format stand for."""
-    form = {"rows_per_invocation": options.rows, "payload_format": options.payload_format}
-    return [*options.settings, *(f"objective.{key}={value}" for key, value in form.items() if value)]
 
 
 def add_prices(parser: argparse.ArgumentParser) -> None:
@@ -84,11 +69,6 @@ def deployed_workload(
         return folder
     folder.variant(target)
     return folder.hosted_on(target)
-
-
-def check_latency_objective(workload: Workload) -> None:
-    """Raises `UsageError` for a batch, whose objective is a throughput."""
-    _ = workload.latency_objective
 
 
 def positive(text: str) -> float:

@@ -11,17 +11,18 @@ from rich.console import Console
 
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.kserve import Body
-from inference_recommender.measure.start_stages import GIVE_UP_S, Stages, cold_start, log_lines, stages, start_of
+from inference_recommender.measure.start_stages import GIVE_UP_S, cold_start, log_lines, stages, start_of
 from inference_recommender.measure.system import system_of_endpoint
 from inference_recommender.measure.temporary_endpoint import EndpointSpec, temporary_endpoint
-from inference_recommender.output import stdout_console, tell
+from inference_recommender.output import tell
 from inference_recommender.payloads import header_size, request_bodies
 from inference_recommender.report.document import Report, objective_text
 from inference_recommender.report.run_report import rewrite
-from inference_recommender.report.sections import cold_start_table
-from inference_recommender.report.text import show
+from inference_recommender.report.sections import cold_start_table, present
+from inference_recommender.report.text import print_result
 from workloads import ColdStart, Interrupted, Recommendation, Unavailable, WorkloadFolder
 from workloads.files import from_here
+from workloads.recommendation import Stages
 
 STARTS = 3
 NOT_OF_A_NEW_ENDPOINT = ("InitialInstanceCount", "ManagedInstanceScaling")
@@ -42,23 +43,17 @@ def run_cold_start(
     else:
         starts = _started(account, folder, described.config["ProductionVariants"][0], stderr)
     result = cold_start(starts, system, system.archive_sha256, datetime.now(UTC))
-    if options.json:
-        print(result.model_dump_json(indent=2))
-    else:
-        stages_of = cold_start_table(result, detail=False)
-        known = "unknown" if result.total_s is None else "known"
-        show(
-            Report(
-                kind="cold-start",
-                name=f"{result.starts} start{'s' * (result.starts != 1)} of {result.instance_type}",
-                workload=folder.workload.name,
-                objective=objective_text(folder.workload.latency_objective),
-                verdict="unknown" if result.total_s is None else "met",
-                decision=f"The time until the first answer is {known}.",
-                tables=(stages_of,) if stages_of else (),
-            ),
-            stdout_console(),
-        )
+    is_known = result.total_s is not None
+    report = Report(
+        kind="cold-start",
+        name=f"{result.starts} start{'s' * (result.starts != 1)} of {result.instance_type}",
+        workload=folder.workload.name,
+        objective=objective_text(folder.workload.latency_objective),
+        verdict="met" if is_known else "unknown",
+        decision=f"The time until the first answer is {'known' if is_known else 'unknown'}.",
+        tables=present([cold_start_table(result, detail=False)]),
+    )
+    print_result(report, json=options.json, document=result)
     if options.endpoint:
         return 0
     _keep(result, folder, options.runs, stderr)

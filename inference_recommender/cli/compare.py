@@ -6,14 +6,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from inference_recommender.capacity.compare import ComparedRun, Difference, RunComparison, compare
-from inference_recommender.measurement import Measurement
-from inference_recommender.output import Commands, add_command, stdout_console
-from inference_recommender.report.document import Report, ReportVerdict, Value, as_json, objective_text, table
-from inference_recommender.report.text import show
+from inference_recommender.output import Commands, add_command
+from inference_recommender.report.document import Report, ReportVerdict, Value, objective_text, table
+from inference_recommender.report.text import print_result
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.sizing.verdict import sustained_rate
-from workloads import LatencyObjective, UsageError, Workload
+from inference_recommender.sizing.compare import Difference, RunComparison, compare
+from workloads import UsageError, Workload
 
 EXIT_CODES = {"met": 0, "missed": 1, "unknown": 4}
 DIFFERENCES = (
@@ -49,29 +47,10 @@ def _compare(options: argparse.Namespace, stderr: Console) -> int:
     _check_comparable(baseline, candidate)
     workload = candidate.workload()
     objective = workload.latency_objective
-    before, after = ([result(each, objective) for each in run.measurements()] for run in (baseline, candidate))
-    comparison = compare(before, after, objective)
+    comparison = compare(baseline.measurements(), candidate.measurements(), objective)
     report = _report(str(baseline), str(candidate), workload, comparison)
-    if options.json:
-        print(as_json(report))
-    else:
-        show(report, stdout_console())
+    print_result(report, json=options.json)
     return EXIT_CODES[report.verdict]
-
-
-def result(measured: Measurement, objective: LatencyObjective) -> ComparedRun:
-    """Returns a measurement for the comparison, named by variant, instance type and environment. The rate meets the
-    objective; that of a job may meet only a P95.
-    """
-    environment = " ".join(f"{name}={value}" for name, value in sorted(measured.environment.items()))
-    return ComparedRun(
-        configuration=" ".join(part for part in (measured.variant, measured.instance_type, environment) if part),
-        invocations_per_minute=sustained_rate(measured, objective),
-        interval=measured.closed_loop_invocations_interval,
-        warm_up_s=measured.warm_up_s,
-        series=measured.series,
-        failure_reason=measured.failure_reason,
-    )
 
 
 def _check_comparable(baseline: RunFolder, candidate: RunFolder) -> None:

@@ -29,9 +29,8 @@ from inference_recommender.experiment.plan import (
     types_without_job,
 )
 from inference_recommender.experiment.result import ExperimentFolder
-from inference_recommender.output import Commands, JobProgress, add_command, stdout_console, tell, warn
-from inference_recommender.report.document import as_json
-from inference_recommender.report.text import show
+from inference_recommender.output import Commands, JobProgress, add_command, tell, warn
+from inference_recommender.report.text import print_result
 from inference_recommender.run_folder import run_name
 from workloads import (
     ROOT,
@@ -124,10 +123,7 @@ def _experiment(options: argparse.Namespace, stderr: Console) -> int:
         )
         _measure(run, stderr)
     report = write_experiment(folder)
-    if options.json:
-        print(as_json(report))
-    else:
-        show(report, stdout_console(TABLE_WIDTH))
+    print_result(report, json=options.json, log_width=TABLE_WIDTH)
     tell(stderr, f"Report: {from_here(folder.report)}")
     if report.verdict == "unknown":
         raise NoVerdict(f"{report.decision} The measurements are kept in {folder}.")

@@ -1,7 +1,6 @@
 """`prove`: tests with open-loop arrivals whether the recommended fleet keeps its objective."""
 
 import argparse
-import json
 import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -34,11 +33,11 @@ from inference_recommender.measure.system import (
     system_at_url,
     system_of_endpoint,
 )
-from inference_recommender.output import Commands, add_command, stdout_console, tell, warn
+from inference_recommender.output import Commands, add_command, tell, warn
 from inference_recommender.payloads import header_size, payload_archive
 from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.run_report import proof_report, rewrite
-from inference_recommender.report.text import show
+from inference_recommender.report.text import print_result
 from inference_recommender.run_folder import PAYLOADS, RunFolder, run_name
 from workloads import (
     ROOT,
@@ -107,9 +106,9 @@ def add(commands: Commands) -> None:
 
 def _prove(options: argparse.Namespace, stderr: Console) -> int:
     folder = load_workload(options.workload)
-    arguments.check_latency_objective(folder.workload)
+    _ = folder.workload.latency_objective  # a batch has none
     file = options.source or folder.recommendation_file
-    recommendation, chosen = recommendation_to_prove(folder, file)
+    recommendation, chosen = _recommendation_to_prove(folder, file)
     folder = folder.measured_on(recommendation.target)
     workload = folder.workload
     if recommendation.objective != workload.latency_objective:
@@ -119,14 +118,14 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
             "measured objective.",
         )
     system = _system(options, workload, recommendation)
-    check_artifact(system, recommendation, chosen, file)
+    _check_artifact(system, recommendation, chosen, file)
     arrivals = arrivals_of(recommendation.objective, folder.path)
     peak_of_instance = recommendation.objective.peak_invocations_per_minute / (chosen.instance_count or 1)
     rate = peak_of_instance * system.instances
     process = fitted(arrivals, rate)
     longest_s = options.max_duration_s or default_duration_s(process, rate)
     with_overhead_s = (longest_s + LONGEST_WARM_UP_S) * (1 + OVERHEAD_SHARE)
-    check_endpoint_lifetime(system, with_overhead_s, datetime.now(UTC))
+    _check_endpoint_lifetime(system, with_overhead_s, datetime.now(UTC))
     if system.archive_sha256 is None:
         warn(stderr, f"The archive that {system.name} serves is unknown, so the proof cannot check it.")
     run_folder = RunFolder(options.runs / run_name(options.workload, "proof"))
@@ -153,10 +152,8 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
     _print_plan(stderr, proving)
     proof = _run(proving, run_folder)
     report = rewrite(recommendation.model_copy(update={"proof": proof}), file, options.runs)
-    if options.json:
-        print(json.dumps(proof.model_dump(mode="json"), indent=2, ensure_ascii=False))
-    else:
-        show(proof_report(run_folder.path.name, proof, workload, read_inputs(run_folder.path)), stdout_console())
+    shown = proof_report(run_folder.path.name, proof, workload, read_inputs(run_folder.path))
+    print_result(shown, json=options.json, document=proof)
     for sentence in proof.not_tested:
         tell(stderr, sentence)
     if report:
@@ -238,7 +235,7 @@ def _print_look(
     )
 
 
-def recommendation_to_prove(folder: WorkloadFolder, file: Path) -> tuple[Recommendation, Candidate]:
+def _recommendation_to_prove(folder: WorkloadFolder, file: Path) -> tuple[Recommendation, Candidate]:
     """Returns the recommendation and its fleet. Raises `UsageError` or `InvalidDocument`."""
     name = folder.workload.name
     measure = f"Measure one: python -m inference_recommender run {name}"
@@ -253,7 +250,7 @@ def recommendation_to_prove(folder: WorkloadFolder, file: Path) -> tuple[Recomme
     return recommendation, chosen
 
 
-def check_artifact(system: SystemUnderTest, recommendation: Recommendation, chosen: Candidate, file: Path) -> None:
+def _check_artifact(system: SystemUnderTest, recommendation: Recommendation, chosen: Candidate, file: Path) -> None:
     """Raises `UsageError` if the target serves another archive or runs on another instance type."""
     measured, serves = recommendation.archive_sha256, system.archive_sha256
     if serves is not None and serves != measured:
@@ -268,7 +265,7 @@ def check_artifact(system: SystemUnderTest, recommendation: Recommendation, chos
         )
 
 
-def check_endpoint_lifetime(system: SystemUnderTest, longest_s: float, now: datetime) -> None:
+def _check_endpoint_lifetime(system: SystemUnderTest, longest_s: float, now: datetime) -> None:
     """Raises `UsageError` if the target may expire before the proof ends."""
     if system.expires_at is None or now + timedelta(seconds=longest_s) <= system.expires_at:
         return

@@ -11,15 +11,15 @@ from rich.console import Console
 from inference_recommender.experiment.experiment_report import experiment_plots, experiment_report
 from inference_recommender.experiment.result import PLAN as EXPERIMENT
 from inference_recommender.experiment.result import ExperimentFolder, conclude
-from inference_recommender.output import Commands, add_command, stdout_console
+from inference_recommender.output import Commands, add_command
 from inference_recommender.report import plots
-from inference_recommender.report.document import Report, ReportKind, as_json
+from inference_recommender.report.document import Report, ReportKind
 from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.markdown import markdown
 from inference_recommender.report.page import page, render
 from inference_recommender.report.run_report import draw, proof_report, run_report
 from inference_recommender.report.simulation_report import SIMULATION, Simulation
-from inference_recommender.report.text import show
+from inference_recommender.report.text import print_result
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.tune.folder import PLAN, TuneFolder
 from inference_recommender.tune.tune_report import tune_figures
@@ -70,12 +70,10 @@ def _report(options: argparse.Namespace, stderr: Console) -> int:
     match options.format:
         case "html":
             print(write_page(options.run))
-        case "text":
-            show(read_report(options.run), stdout_console())
         case "markdown":
             print(markdown(read_report(options.run)), end="")
         case _:
-            print(as_json(read_report(options.run)))
+            print_result(read_report(options.run), json=options.format == "json")
     return 0
 
 

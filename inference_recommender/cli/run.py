@@ -16,10 +16,10 @@ from inference_recommender.measure.job import JobSource, candidates_of, job_mode
 from inference_recommender.measure.job_requests import SERVICE_DEFAULT, JobPlan, TestedModel, plan_default_job, plan_job
 from inference_recommender.measure.run import RunSubject, SearchMeasurement, run
 from inference_recommender.measure.system import UNKNOWN_TYPE, system_of_endpoint
-from inference_recommender.output import Commands, JobProgress, add_command, stdout_console, tell, warn
+from inference_recommender.output import Commands, JobProgress, add_command, tell, warn
 from inference_recommender.report.inputs import FolderInputs
 from inference_recommender.report.run_report import run_report
-from inference_recommender.report.text import show
+from inference_recommender.report.text import print_result
 from inference_recommender.run_folder import RunFolder, run_name
 from workloads import ROOT, Recommendation, UsageError, Workload, WorkloadFolder, load_workload
 from workloads.files import from_here
@@ -81,7 +81,14 @@ def add(commands: Commands, *, make_search: MakeSearch, generator: Generator, co
     source.add_argument(
         "--max-duration-s", type=arguments.positive, metavar="S", help="time of an open-loop search; default: 270"
     )
-    arguments.add_request_form(source)
+    source.add_argument(
+        "--rows", type=arguments.count, metavar="N", help="rows of every request; default: the objective's"
+    )
+    source.add_argument(
+        "--payload-format",
+        choices=["json", "binary"],
+        help="KServe's form of every request; default: the objective's payload_format",
+    )
     arguments.add_settings(parser)
     parser.add_argument("--name", metavar="NAME", help="of job and run folder; default: workload, traffic and time")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="continue the run of an interrupted job")
@@ -95,7 +102,8 @@ def _run(
     make_search: MakeSearch, generator: Generator, cold_start: Generator, options: argparse.Namespace, stderr: Console
 ) -> int:
     _check_options(options)
-    options.settings = arguments.all_settings(options)
+    form = {"rows_per_invocation": options.rows, "payload_format": options.payload_format}
+    options.settings += [f"objective.{key}={value}" for key, value in form.items() if value]
     account = SageMakerAccount()
     if options.resume:
         return _resume(options, account, make_search(account), stderr)
@@ -105,7 +113,7 @@ def _run(
     folder = with_settings(
         arguments.deployed_workload(options.workload, options.target, known, options.endpoint), options.settings
     )
-    arguments.check_latency_objective(folder.workload)
+    _ = folder.workload.latency_objective  # a batch has none
     if options.cold_start:
         return cold_start(options, account, folder, stderr)
     if options.job or not (options.url or options.endpoint or _cannot_run_a_job(folder, account, stderr)):
@@ -150,7 +158,7 @@ def _run_job(
     search: SearchMeasurement,
     stderr: Console,
 ) -> int:
-    plan = (_default if options.job == "default" else _advanced)(options, account, folder, stderr)
+    plan = _plan(options, account, folder, stderr)
     for warning in (*plan.warnings, *_driver_warnings(plan, folder.workload, options)):
         warn(stderr, warning)
     if options.dry_run:
@@ -185,27 +193,18 @@ def _resume(options: argparse.Namespace, account: SageMakerAccount, search: Sear
     return show_and_write(recommendation, folder, run_folder, options, stderr)
 
 
-def _default(
-    options: argparse.Namespace, account: SageMakerAccount, folder: WorkloadFolder, stderr: Console
-) -> JobPlan:
+def _plan(options: argparse.Namespace, account: SageMakerAccount, folder: WorkloadFolder, stderr: Console) -> JobPlan:
+    workload, traffic = folder.workload, options.traffic or DEFAULT_TRAFFIC
+    job_name = options.name or run_name(options.workload, "default" if options.job == "default" else traffic)
+    if options.job == "default":
+        tested, existing = _tested(options, account, folder, stderr), None
+        if options.endpoint and not options.dry_run:
+            existing = system_of_endpoint(account.endpoint_description(options.endpoint), account.region)
+        return plan_default_job(workload, tested, job_name, existing)
+    profile = folder.traffic(traffic)
+    candidates = candidates_of(RunFolder(options.from_default), workload.name) if options.from_default else None
     tested = _tested(options, account, folder, stderr)
-    existing_endpoint = None
-    if options.endpoint and not options.dry_run:
-        existing_endpoint = system_of_endpoint(account.endpoint_description(options.endpoint), account.region)
-    name = options.name or run_name(options.workload, "default")
-    return plan_default_job(folder.workload, tested, name, existing_endpoint)
-
-
-def _advanced(
-    options: argparse.Namespace, account: SageMakerAccount, folder: WorkloadFolder, stderr: Console
-) -> JobPlan:
-    name = options.traffic or DEFAULT_TRAFFIC
-    traffic = folder.traffic(name)
-    candidates = candidates_of(RunFolder(options.from_default), folder.workload.name) if options.from_default else None
-    tested = _tested(options, account, folder, stderr)
-    return plan_job(
-        folder.workload, name, traffic, tested, options.name or run_name(options.workload, name), candidates
-    )
+    return plan_job(workload, traffic, profile, tested, job_name, candidates)
 
 
 def _tested(
@@ -235,11 +234,8 @@ def show_and_write(
     stderr: Console,
 ) -> int:
     """Prints the recommendation, writes it to the workload's folder for review, and returns the exit code."""
-    if options.json:
-        print(recommendation.model_dump_json(indent=2))
-    else:
-        name = run_folder.path.resolve().name
-        show(run_report(name, folder.workload, recommendation, FolderInputs()), stdout_console())
+    report = run_report(run_folder.path.resolve().name, folder.workload, recommendation, FolderInputs())
+    print_result(report, json=options.json, document=recommendation)
     tell(stderr, f"Report: {from_here(run_folder.report)}")
     if recommendation.recommended is None:
         tell(stderr, "Not written to the workload's folder: no candidate meets the objective.")

@@ -45,7 +45,7 @@ def run_generator(
                 generators = f"{job.instances} × {job.instance_type}"
                 test = replace(test, drive=FleetDrive(job, account, ROOT, progress), generators=generators)
             else:
-                search = search_system(system, test.traffic.duration_s)
+                search = partial(search_system, system, test.traffic.duration_s)
             source = test
         recommendation = run(source, run_folder, progress, subject=subject, search=search, search_all=options.search)
     return show_and_write(recommendation, folder, run_folder, options, stderr)

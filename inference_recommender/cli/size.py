@@ -12,9 +12,9 @@ from typing import Any
 from rich.console import Console
 
 from inference_recommender.cli import arguments
-from inference_recommender.output import Commands, add_command, stdout_console, tell, warn
+from inference_recommender.output import Commands, add_command, tell, warn
 from inference_recommender.report.size_report import batch_report, catalogue_report, fleet_report
-from inference_recommender.report.text import show
+from inference_recommender.report.text import print_result
 from inference_recommender.sizing import prices
 from inference_recommender.sizing.batch import Throughput, holds_throughput, read_throughput, size_batch
 from inference_recommender.sizing.decision import cheapest
@@ -118,10 +118,7 @@ def _size(options: argparse.Namespace, stderr: Console) -> int:
     if not options.explain:
         raise UsageError("--from: is missing. Give evidence to size from, or --explain to print the price catalogue.")
     catalogue = Catalogue.from_json(prices.CATALOGUE_FILE)
-    if options.json:
-        print(catalogue.model_dump_json(indent=2))
-    else:
-        show(catalogue_report(catalogue), stdout_console())
+    print_result(catalogue_report(catalogue), json=options.json, document=catalogue)
     return 0
 
 
@@ -153,8 +150,7 @@ def _size_fleet(options: argparse.Namespace, evidence: Evidence, stderr: Console
         document = {"candidates": [_plain(each) for each in candidates], "recommended": chosen and _plain(chosen)}
         print(json.dumps(document, indent=2, ensure_ascii=False))
     else:
-        report = fleet_report(candidates, chosen, demand, evidence.cautions, explain=options.explain)
-        show(report, stdout_console())
+        print_result(fleet_report(candidates, chosen, demand, evidence.cautions, explain=options.explain), json=False)
     return 0 if chosen else NO_CANDIDATE
 
 
@@ -212,10 +208,7 @@ def _size_batch(options: argparse.Namespace, stderr: Console) -> int:
         options.rows_per_run,
         options.region or DEFAULT_REGION,
     )
-    if options.json:
-        print(result.model_dump_json(indent=2))
-    else:
-        show(batch_report(result, explain=options.explain), stdout_console())
+    print_result(batch_report(result, explain=options.explain), json=options.json, document=result)
     if options.recommend:
         if not isinstance(result, BatchRecommendation):
             raise UsageError(

@@ -15,8 +15,8 @@ from inference_recommender.cli import arguments
 from inference_recommender.measure.system import cores, machine_description
 from inference_recommender.output import Commands, add_command, stdout_console, tell
 from inference_recommender.payloads import payload_archive
-from inference_recommender.report.document import Report, as_json
-from inference_recommender.report.text import show
+from inference_recommender.report.document import Report
+from inference_recommender.report.text import print_result
 from inference_recommender.run_folder import run_name
 from inference_recommender.sizing.prices import listed_price
 from inference_recommender.tune.folder import ProbeLine, TuneFolder, TunePlan, resumed
@@ -94,10 +94,7 @@ def _tune(options: argparse.Namespace, stderr: Console) -> int:
             f"after {race.spent_s:,.0f} s of probes the best is not known to 15 %. Raise tune.max_duration_s, on a "
             "machine without other work."
         )
-    if options.json:
-        print(as_json(report))
-    else:
-        show(report, stdout_console())
+    print_result(report, json=options.json)
     return 0 if report.verdict == "met" else NOTHING_KEEPS
 
 
@@ -142,7 +139,7 @@ def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, TuneFolder, Tun
         raise UsageError("WORKLOAD: missing. Name the workload to tune, or a search to go on with --resume RUN.")
     source = load_workload(options.workload)
     workload = source.workload
-    arguments.check_latency_objective(workload)
+    _ = workload.latency_objective  # a batch has none
     if workload.models:
         raise UsageError(
             f"{source.file}: models: `tune` searches the settings of one model. Allowed: no [[models]]. Remove "

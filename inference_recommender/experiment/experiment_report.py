@@ -11,7 +11,7 @@ from inference_recommender.experiment.result import CellResult, ExperimentResult
 from inference_recommender.measurement import local_caution
 from inference_recommender.report.candidates import fleet_text, no_candidate
 from inference_recommender.report.configuration import configuration_table
-from inference_recommender.report.document import Plot, Report, Table, Value, objective_text, table
+from inference_recommender.report.document import Plot, Report, Table, objective_text, table
 from inference_recommender.report.inputs import FolderInputs
 from inference_recommender.report.plots import BLUE, GREEN, GREY, ORANGE, RED, asked, drawn, legend, new_figure
 from inference_recommender.report.sections import COLD_START, OTHER_PAYLOADS, fleet_highlights, generator_table, present
@@ -111,7 +111,8 @@ def _cells(result: ExperimentResult) -> Table:
     for row in result.rows:
         variant, shape = result.workload.variant(row.cell.variant), instance_shape(row.cell.instance_type)
         target = result.workload.targets[variant.target]
-        values: dict[str, Value] = {
+        values = {
+            **(dict(row.candidate) if row.candidate else {}),
             "mark": "*" * (row is result.recommended) + "P" * (row.cell in front),
             "variant": row.cell.variant,
             "runtime": f"{target.runtime} {target.precision}",
@@ -130,7 +131,7 @@ def _cells(result: ExperimentResult) -> Table:
             "rows": row.rows,
             "cost_ratio": ratio(row.cost_usd, base.cost_usd),
         }
-        rows.append([values[key] if key in values else getattr(row.candidate, key, None) for key, _, _ in columns])
+        rows.append(values)
     return table("cells", "Cells", columns, rows)
 
 

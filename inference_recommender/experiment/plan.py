@@ -74,8 +74,6 @@ class CellBatch(Document):
             instance_type=instance_type,
             variant=self.variant,
             endpoint_name=self.name,
-            closed_loop_invocations_per_minute=None,
-            model_latency_ms=None,
             failure_reason=why,
         )
 

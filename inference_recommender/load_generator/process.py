@@ -20,6 +20,7 @@ from workloads import ROOT
 COMMAND = (sys.executable, "-m", "inference_recommender.load_generator")
 GRACE_S, LOG_TAIL = 120.0, 600
 """Seconds between SIGTERM and SIGKILL, and characters of the log that a crash shows."""
+OnEvent = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +32,13 @@ class Outcome:
     summary: Mapping[str, Any] | None
     """The content of summary.json; None where the run did not get so far."""
 
+    @classmethod
+    def of(cls, folder: Path, exit_code: int, reason: str) -> Self:
+        """Reads the summary in a generator's folder, if there is one."""
+        file = folder / "summary.json"
+        summary = json.loads(file.read_text("utf-8")) if file.exists() else None
+        return cls(folder=folder, exit_code=exit_code, reason=reason, summary=summary)
+
     @property
     def records(self) -> Path:
         """The file with every request, records.npz. It exists wherever `exit_code` is 0 or 4."""
@@ -38,19 +46,15 @@ class Outcome:
 
 
 class GeneratorProcess:
-    def __init__(self, process: "subprocess.Popen[str]", folder: Path) -> None:
-        self._process = process
+    def __init__(self, plan: LoadPlan, folder: Path, command: Sequence[str] = COMMAND) -> None:
+        """Writes `plan` to `folder`/plan.json and starts the generator on it. `folder`, its --out, is created."""
         self._folder = folder
         self._reason: str | None = None
-
-    @classmethod
-    def start(cls, plan: LoadPlan, folder: Path, command: Sequence[str] = COMMAND) -> Self:
-        """Writes `plan` to `folder`/plan.json and starts the generator on it. `folder`, its --out, is created."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "summary.json").unlink(missing_ok=True)
         plan.write_json(folder / "plan.json")
         with (folder / "generator.log").open("w") as log:
-            process = subprocess.Popen(
+            self._process = subprocess.Popen(
                 [*command, folder.resolve() / "plan.json", "--out", folder.resolve()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -59,7 +63,13 @@ class GeneratorProcess:
                 cwd=ROOT,
                 start_new_session=True,  # Ctrl-C reaches this process, which passes it on
             )
-        return cls(process, folder)
+
+    def run(self, on_event: OnEvent) -> Outcome:
+        """Waits for the generator's end. On Ctrl-C or an error of `on_event`, stops the generator and raises."""
+        with self:
+            for event in self.events():
+                on_event(event)
+        return self.outcome()
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Yields the events started, window…, finished, until the generator has ended."""
@@ -92,11 +102,8 @@ class GeneratorProcess:
     def outcome(self) -> Outcome:
         """Waits for the generator's end and returns what it measured."""
         list(self.events())
-        summary_file = self._folder / "summary.json"
-        summary = json.loads(summary_file.read_text("utf-8")) if summary_file.exists() else None
         exit_code = self._process.wait()
-        reason = self._why_it_ended(exit_code) if self._reason is None else self._reason
-        return Outcome(folder=self._folder, exit_code=exit_code, reason=reason, summary=summary)
+        return Outcome.of(self._folder, exit_code, self._reason or self._why_it_ended(exit_code))
 
     def __enter__(self) -> Self:
         return self
@@ -113,11 +120,6 @@ class GeneratorProcess:
         return f"The load generator ended with exit status {exit_code}: {log[-LOG_TAIL:] or 'its log is empty'}"
 
 
-def generate(
-    plan: LoadPlan, folder: Path, on_event: Callable[[Mapping[str, Any]], None] = lambda event: None
-) -> Outcome:
+def generate(plan: LoadPlan, folder: Path, on_event: OnEvent = lambda event: None) -> Outcome:
     """Runs `plan` to its end in a child process. On Ctrl-C or an error of `on_event`, stops the child and raises."""
-    with GeneratorProcess.start(plan, folder) as generator:
-        for event in generator.events():
-            on_event(event)
-    return generator.outcome()
+    return GeneratorProcess(plan, folder).run(on_event)

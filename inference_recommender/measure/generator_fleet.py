@@ -17,10 +17,10 @@ from aws_api.processing_jobs import ENDED, ProcessingJob
 from aws_api.sagemaker import SageMakerAccount
 from containers import archive_reader
 from inference_recommender.load_generator.load_plan import LoadPlan
-from inference_recommender.load_generator.process import Outcome
+from inference_recommender.load_generator.process import OnEvent, Outcome
 from inference_recommender.load_generator.summary import NothingToMerge, merge
 from inference_recommender.measure.generator_entry import TOKEN
-from inference_recommender.measure.load_test import OnEvent, Stopped
+from inference_recommender.measure.load_test import Stopped
 from inference_recommender.payloads import tar_gz
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import PAYLOADS
@@ -77,14 +77,16 @@ class FleetDrive:
         except KeyboardInterrupt:
             self.account.stop_processing_job(self.job.name)  # the generators end in good order and upload results
             self._wait()
-            raise Stopped(self._merged_if_any(plan, folder)) from None
+            outcomes = self._fetched(folder)
+            try:
+                raise Stopped(self._merged(outcomes, plan, folder)) from None
+            except (Unavailable, NothingToMerge) as nothing:  # it was stopped while its instances started
+                code, reason = nothing.exit_code, str(nothing)
+                raise Stopped(Outcome(folder=folder, exit_code=code, reason=reason, summary=None)) from None
         if described["ProcessingJobStatus"] != "Completed":
             why = described.get("ExitMessage") or described.get("FailureReason") or "the service gave no reason."
             raise Unavailable(f"Processing job {self.job.name} failed: {why}")
-        outcomes = self._fetched(folder)
-        if missing := self._missing(outcomes):
-            raise Unavailable(missing)
-        return merge(outcomes, plan, folder)
+        return self._merged(self._fetched(folder), plan, folder)
 
     def _send(self, plan: LoadPlan, folder: Path) -> None:
         bodies = {
@@ -111,42 +113,21 @@ class FleetDrive:
                 return described
             time.sleep(self.poll_s)
 
-    def _merged_if_any(self, plan: LoadPlan, folder: Path) -> Outcome:
-        """A fleet that was stopped while its instances started has measured nothing."""
-        outcomes = self._fetched(folder)
-        if missing := self._missing(outcomes):
-            return Outcome(folder=folder, exit_code=Unavailable.exit_code, reason=missing, summary=None)
-        try:
-            return merge(outcomes, plan, folder)
-        except NothingToMerge as nothing:
-            return Outcome(folder=folder, exit_code=nothing.exit_code, reason=str(nothing), summary=None)
-
-    def _missing(self, outcomes: Sequence[Outcome]) -> str | None:
-        """Returns a sentence where not every generator left what it measured."""
-        if len(outcomes) == self.job.instances:
-            return None
-        return (
-            f"{self.job.output_url}: has what {len(outcomes)} of {self.job.instances} generators measured. Without "
-            "the others no rate is known."
-        )
+    def _merged(self, outcomes: Sequence[Outcome], plan: LoadPlan, folder: Path) -> Outcome:
+        if len(outcomes) != self.job.instances:
+            raise Unavailable(
+                f"{self.job.output_url}: has what {len(outcomes)} of {self.job.instances} generators measured. Without "
+                "the others no rate is known."
+            )
+        return merge(outcomes, plan, folder)
 
     def _fetched(self, folder: Path) -> list[Outcome]:
         """Downloads what each host left into a folder of its own below `folder`."""
         for name in self.account.files(self.job.output_url):
             with replacing(folder / name) as file:
                 file.write(self.account.read(f"{self.job.output_url}/{name}"))
-        return [_outcome(file.parent) for file in sorted(folder.glob("*/exit.json"))]
-
-
-def _outcome(host: Path) -> Outcome:
-    ended = json.loads((host / "exit.json").read_text("utf-8"))
-    summary = host / "summary.json"
-    return Outcome(
-        folder=host,
-        exit_code=ended["exit_code"],
-        reason=ended["reason"],
-        summary=json.loads(summary.read_text("utf-8")) if summary.exists() else None,
-    )
+        ended = {file.parent: json.loads(file.read_text("utf-8")) for file in sorted(folder.glob("*/exit.json"))}
+        return [Outcome.of(host, each["exit_code"], each["reason"]) for host, each in ended.items()]
 
 
 def source_files(root: Path) -> dict[str, Path]:

@@ -17,7 +17,7 @@ import numpy as np
 from inference_recommender.capacity.server_times import ServerTimes
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.load_generator.load_plan import LoadPlan, StoppingConditions, TrafficPattern, schedule
-from inference_recommender.load_generator.process import GeneratorProcess, Outcome
+from inference_recommender.load_generator.process import GeneratorProcess, OnEvent, Outcome
 from inference_recommender.load_generator.records import SentRequests, binned_percentile
 from inference_recommender.load_generator.self_watch import stalled_between
 from inference_recommender.measure.job_requests import stopping_conditions, traffic_pattern
@@ -33,6 +33,7 @@ from inference_recommender.triton_statistics import TritonStatistics
 from workloads import (
     Interrupted,
     LatencyPercentiles,
+    NoVerdict,
     PhasedTraffic,
     Provenance,
     StairTraffic,
@@ -42,12 +43,8 @@ from workloads import (
 
 LOAD = "load"
 """The generator's folder below the run's."""
-TARGET_FAILED, INVALID = 3, 4
-"""Exit codes of the generator."""
 COARSER_S = {1: 900, 5: 5400}
 """Period of the time series in seconds → the longest run in seconds that has it; longer runs have 60."""
-
-OnEvent = Callable[[Mapping[str, Any]], None]
 
 
 class LoadTestFailed(Unavailable):
@@ -67,14 +64,11 @@ Drive = Callable[[LoadPlan, Path, OnEvent], Outcome]
 
 def alone(plan: LoadPlan, folder: Path, on_event: OnEvent) -> Outcome:
     """A `Drive` by one generator, as a child process."""
-    generator = GeneratorProcess.start(plan, folder)
+    generator = GeneratorProcess(plan, folder)
     try:
-        with generator:
-            for event in generator.events():
-                on_event(event)
+        return generator.run(on_event)
     except KeyboardInterrupt:
         raise Stopped(generator.outcome()) from None
-    return generator.outcome()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,9 +130,9 @@ class LoadTest:
 
     def _check_outcome(self, outcome: Outcome, measured: Measurement, run_folder: RunFolder) -> None:
         """Raises an error if nothing can be concluded."""
-        if outcome.exit_code == TARGET_FAILED:
+        if outcome.exit_code == Unavailable.exit_code:
             raise LoadTestFailed(f"{self.system.name}: {outcome.reason}. Measurements: {run_folder}.")
-        if outcome.exit_code not in (0, INVALID):
+        if outcome.exit_code not in (0, NoVerdict.exit_code):
             raise LoadTestFailed(f"{outcome.reason}\nMeasurements: {run_folder}.")
         if reason := why_invalid([measured], run_folder.workload().latency_objective):
             raise run_folder.no_verdict(reason)
@@ -180,8 +174,6 @@ def measurement(outcome: Outcome, plan: LoadPlan, system: SystemUnderTest) -> Me
         return Measurement(
             instance_type=system.instance_type,
             endpoint_name=system.name,
-            closed_loop_invocations_per_minute=None,
-            model_latency_ms=None,
             failure_reason=outcome.reason,
         )
     series = time_series(SentRequests.read(outcome.records), plan, summary)

@@ -4,7 +4,6 @@ A search after a test that has no result leaves the estimate to decide and keeps
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -14,18 +13,18 @@ from inference_recommender.capacity.probe import Capacity, ProbeRecords
 from inference_recommender.capacity.search import Reason, Search, SendProbe
 from inference_recommender.kserve import Body
 from inference_recommender.load_generator.requests import read_payloads
-from inference_recommender.load_generator.time_stamps import arrivals_of, fitted
+from inference_recommender.load_generator.time_stamps import fitted
 from inference_recommender.measure.load_test import provenance
-from inference_recommender.measure.probe import GeneratorProbe
+from inference_recommender.measure.probe import arrivals_to_send, probe_of
 from inference_recommender.measure.start_stages import cold_start, start_of
 from inference_recommender.measure.system import SystemUnderTest, system_of_endpoint
 from inference_recommender.measure.temporary_endpoint import EndpointSpec, Sleep, temporary_endpoint
 from inference_recommender.measurement import Measurement, limit_of
-from inference_recommender.payloads import content_type_of, header_size
+from inference_recommender.payloads import header_size
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import PAYLOADS, RunFolder
 from inference_recommender.sizing.verdict import initial_rate
-from workloads import POISSON, ArrivalProcess, Interrupted, LatencyObjective, Provenance, Unavailable, load_workload
+from workloads import POISSON, ArrivalProcess, Interrupted, LatencyObjective, Provenance, Unavailable
 
 SHORTEST_S, LONGEST_S = 60.0, 300.0
 """A search after a test takes about as long as the test's traffic, within these bounds."""
@@ -51,8 +50,9 @@ class OpenLoopSearch:
     def measure(self, run_folder: RunFolder, progress: Progress) -> tuple[Measurement, ...]:
         """Raises `NoVerdict` if too little is known, or `Unavailable`."""
         objective = run_folder.workload().latency_objective
-        probe = with_progress(probe_of(self.system, run_folder, progress), self.system.name, self.longest_s, progress)
-        arrivals = fitted(_arrivals(run_folder), objective.peak_invocations_per_minute)
+        probe = probe_of(self.system, run_folder, run_folder.path / SEARCH, progress.say)
+        probe = with_progress(probe, self.system.name, self.longest_s, progress)
+        arrivals = fitted(arrivals_to_send(run_folder.workload()), objective.peak_invocations_per_minute)
         search = Search(send=probe, limit=limit_of(objective), longest_s=self.longest_s, arrivals=arrivals)
         try:
             result = search.run()
@@ -71,8 +71,6 @@ class OpenLoopSearch:
         measured = Measurement(
             instance_type=self.system.instance_type,
             endpoint_name=self.system.name,
-            closed_loop_invocations_per_minute=None,
-            model_latency_ms=None,
             open_loop=found.per_instance(self.system.instances),
             warm_up_s=search.warm_up_s,
             failure_reason=None if found.decides else f"No capacity was found: {found.reason}.",
@@ -82,14 +80,18 @@ class OpenLoopSearch:
         return measured
 
 
-def search_system(system: SystemUnderTest, traffic_s: float) -> Callable[..., Measurement]:
-    """Returns a function that searches the system of a load test."""
-
-    def search(measured: Measurement, run_folder: RunFolder, progress: Progress) -> Measurement:
-        objective, probe = run_folder.workload().latency_objective, probe_of(system, run_folder, progress)
-        return searched(measured, probe, objective, search_s(traffic_s), progress, _arrivals(run_folder))
-
-    return search
+def search_system(
+    system: SystemUnderTest,
+    traffic_s: float,
+    measured: Measurement,
+    run_folder: RunFolder,
+    progress: Progress,
+    folder: str = "",
+) -> Measurement:
+    """Searches the system of a test with `traffic_s` seconds of traffic. `folder` of the probes is below the run's."""
+    workload, longest_s = run_folder.workload(), min(max(traffic_s, SHORTEST_S), LONGEST_S)
+    probe = probe_of(system, run_folder, run_folder.path / SEARCH / folder, progress.say)
+    return searched(measured, probe, workload.latency_objective, longest_s, progress, arrivals_to_send(workload))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,28 +102,21 @@ class CandidateSearch:
     sleep: Sleep = time.sleep
 
     def __call__(self, measured: Measurement, run_folder: RunFolder, progress: Progress) -> Measurement:
-        objective, existing = run_folder.workload().latency_objective, run_folder.jobs().existing_endpoint
+        jobs, folder = run_folder.jobs(), measured.endpoint_name
         try:
-            if existing is not None and measured.endpoint_name == existing["EndpointName"]:
-                return self._searched(measured, self._system(measured.endpoint_name), run_folder, progress)
+            if jobs.existing_endpoint is not None and folder == jobs.existing_endpoint["EndpointName"]:
+                return search_system(self._system(folder), jobs.expected_s, measured, run_folder, progress, folder)
             spec = _endpoint_spec(measured, run_folder.request()["InputConfig"])
             with temporary_endpoint(self.account, spec, progress.say, self.sleep) as name:
                 system = self._system(name)
                 started = self._started(measured, system, run_folder)
-                return self._searched(started, system, run_folder, progress)
+                return search_system(system, jobs.expected_s, started, run_folder, progress, folder)
         except Unavailable as error:
-            return measured.model_copy(update={"open_loop": unknown(objective, str(error))})
+            found = unknown(run_folder.workload().latency_objective, str(error))
+            return measured.model_copy(update={"open_loop": found})
 
     def _system(self, endpoint: str) -> SystemUnderTest:
         return system_of_endpoint(self.account.endpoint_description(endpoint), self.account.region)
-
-    def _searched(
-        self, measured: Measurement, system: SystemUnderTest, run_folder: RunFolder, progress: Progress
-    ) -> Measurement:
-        probe = probe_of(system, run_folder, progress, measured.endpoint_name)
-        longest_s = search_s(run_folder.jobs().expected_s)
-        objective = run_folder.workload().latency_objective
-        return searched(measured, probe, objective, longest_s, progress, _arrivals(run_folder))
 
     def _started(self, measured: Measurement, system: SystemUnderTest, run_folder: RunFolder) -> Measurement:
         """Adds the stages of the endpoint's start, if the account reports them."""
@@ -135,27 +130,6 @@ class CandidateSearch:
             return measured
         stages = cold_start([start], system, run_folder.inputs().archive_sha256, datetime.now(UTC))
         return measured.model_copy(update={"cold_start": stages})
-
-
-def search_s(traffic_s: float) -> float:
-    return min(max(traffic_s, SHORTEST_S), LONGEST_S)
-
-
-def probe_of(system: SystemUnderTest, run_folder: RunFolder, progress: Progress, folder: str = "") -> GeneratorProbe:
-    """Returns a probe of a system. It keeps every request in the run's folder."""
-    return GeneratorProbe(
-        run_folder.path / PAYLOADS,
-        run_folder.path / SEARCH / folder,
-        system,
-        content_type=content_type_of(run_folder.workload()),
-        arrivals=_arrivals(run_folder),
-        tell=progress.say,
-    )
-
-
-def _arrivals(run_folder: RunFolder) -> ArrivalProcess:
-    workload = run_folder.workload()
-    return arrivals_of(workload.latency_objective, load_workload(workload.name).path)
 
 
 def with_progress(probe: SendProbe, name: str, expected_s: float, progress: Progress) -> SendProbe:

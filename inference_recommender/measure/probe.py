@@ -11,23 +11,26 @@ from pathlib import Path
 import numpy as np
 
 from inference_recommender.capacity.probe import ProbeRecords
-from inference_recommender.capacity.search import Bottleneck
+from inference_recommender.capacity.search import Bottleneck, SendProbe
 from inference_recommender.kserve import JSON_TYPE
 from inference_recommender.load_generator.load_plan import Arrivals, LoadPlan, NamedEndpoint, StoppingConditions
 from inference_recommender.load_generator.process import Outcome, generate
 from inference_recommender.load_generator.self_watch import LAGGED, STALLED
+from inference_recommender.load_generator.time_stamps import arrivals_of
 from inference_recommender.measure.system import SystemUnderTest
+from inference_recommender.payloads import content_type_of
+from inference_recommender.run_folder import PAYLOADS, RunFolder
 from inference_recommender.triton_statistics import TritonStatistics
-from workloads import POISSON, ArrivalProcess, Unavailable
+from workloads import POISSON, ROOT, ArrivalProcess, NoVerdict, Unavailable, Workload
 from workloads.files import from_here
 
-INVALID = 4
 MOST_CONNECTIONS = 256
 SPOILED = 0.1
 """Share of a probe's time in stalls above which the probe is repeated."""
 MOST_ATTEMPTS = 3
 AROUND = 2.0
 """A stall delays the requests due within this many times its length before its start and after its end."""
+Tell = Callable[[str], None]
 
 
 def endpoint_of(system: SystemUnderTest) -> NamedEndpoint | None:
@@ -46,7 +49,7 @@ class GeneratorProbe:
         *,
         content_type: str = JSON_TYPE,
         arrivals: ArrivalProcess = POISSON,
-        tell: Callable[[str], None] = lambda text: None,
+        tell: Tell = lambda text: None,
         seed: int = 0,
     ) -> None:
         self._system, self._content_type, self._arrivals = system, content_type, arrivals
@@ -109,9 +112,29 @@ class GeneratorProbe:
         """Errors and a lack of samples are left to the search, which counts them."""
         if outcome.reason.startswith((LAGGED, STALLED)):
             raise Bottleneck(outcome.reason)
-        if outcome.summary is None or outcome.exit_code not in (0, INVALID):
+        if outcome.summary is None or outcome.exit_code not in (0, NoVerdict.exit_code):
             reason = outcome.reason.rstrip(".")
             raise Unavailable(f"{self._system.name}: {reason}. Measurements: {from_here(self._folder)}.")
+
+
+def probe_of(
+    system: SystemUnderTest, run_folder: RunFolder, folder: Path, tell: Tell = lambda text: None, seed: int = 0
+) -> SendProbe:
+    """Returns a probe of a system with the payloads and the arrivals of a run. It keeps every request in `folder`."""
+    return GeneratorProbe(
+        run_folder.path / PAYLOADS,
+        folder,
+        system,
+        content_type=content_type_of(run_folder.workload()),
+        arrivals=arrivals_to_send(run_folder.workload()),
+        tell=tell,
+        seed=seed,
+    )
+
+
+def arrivals_to_send(workload: Workload) -> ArrivalProcess:
+    """Returns the objective's arrival process, whose recording is in the workload's folder."""
+    return arrivals_of(workload.latency_objective, ROOT / "workloads" / workload.name)
 
 
 def seen(records: Path, duration_s: float) -> tuple[float, ProbeRecords]:

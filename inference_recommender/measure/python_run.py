@@ -8,7 +8,7 @@ from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.measure.job import JobSource, job_model
 from inference_recommender.measure.job_requests import SERVICE_DEFAULT, plan_default_job, plan_job
 from inference_recommender.measure.run import RunSubject, run
-from inference_recommender.progress import Progress, Silent
+from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder, run_name
 from workloads import Recommendation, UsageError, WorkloadFolder, load_workload
 from workloads.folder import with_settings
@@ -39,7 +39,7 @@ def run_job(
     for warning in (*plan.warnings, *plan.check_drivers(folder.workload)):
         warnings.warn(warning, stacklevel=3)
     subject = RunSubject.of(folder, traffic, warnings.warn)
-    return run(JobSource(plan=plan, account=account), RunFolder(runs / name), progress or Silent(), subject=subject)
+    return run(JobSource(plan=plan, account=account), RunFolder(runs / name), progress or Progress(), subject=subject)
 
 
 def name_of(model: object) -> str:

@@ -17,7 +17,7 @@ import itertools
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
 from typing import Any
@@ -34,6 +34,7 @@ from inference_recommender.load_generator.unix_socket import connection_pool
 from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.triton_statistics import TritonStatistics
 from workloads import ColdStart
+from workloads.recommendation import Stages
 
 GIVE_UP_S = 120.0
 """Longest wait for an answer within the objective, in seconds."""
@@ -78,20 +79,6 @@ def _moment(year: int, found: re.Match[str]) -> float:
     return first_of_month + hours * 3600 + int(found["m"]) * 60 + float(found["s"])
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Stages:
-    """Seconds of one start; None if a stage is unknown."""
-
-    provisioning_s: float | None = None
-    fetch_s: float | None = None
-    unpack_s: float | None = None
-    start_s: float | None = None
-    load_s: float | None = None
-    warm_up_s: float | None = None
-    first_answer_s: float | None = None
-    total_s: float | None = None
-
-
 def stages(
     log: Sequence[LogLine],
     *,
@@ -134,8 +121,8 @@ def cold_start(
     starts: Sequence[Stages], system: SystemUnderTest, archive_sha256: str | None, measured_at: datetime
 ) -> ColdStart:
     """Returns the median and the range of each stage over the starts that report it."""
-    rows = [asdict(each) for each in starts]
-    known = {name: [row[name] for row in rows if row[name] is not None] for name in Stages.__dataclass_fields__}
+    rows = [dict(each) for each in starts]
+    known = {name: [row[name] for row in rows if row[name] is not None] for name in Stages.model_fields}
     return ColdStart(
         **{name: median(values) if values else None for name, values in known.items()},
         starts=len(starts),

@@ -7,7 +7,7 @@ unit in the column's name. An unknown figure is None, never 0.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
 from pydantic import Field
@@ -20,6 +20,8 @@ ReportKind = Literal[
 ]
 ReportVerdict = Literal["met", "missed", "unknown"]
 Value = str | int | float | bool | None
+Row = Sequence[Value] | Mapping[str, Any]
+"""Figures in the order of the columns, or by the columns' names; a name that is not there is an unknown figure."""
 MISSING = "–"
 """Shown for an unknown figure."""
 
@@ -91,14 +93,18 @@ def table(
     name: str,
     title: str,
     columns: Sequence[tuple[str, str, str]],
-    rows: Sequence[Sequence[Value]],
+    rows: Sequence[Row],
     note: str = "",
     *,
     detail: bool = False,
 ) -> Table:
     """Returns a table of `columns`, each a name, a head and a number format, and of `rows` in their order."""
     heads = tuple(Column(name=key, title=head, spec=spec) for key, head, spec in columns)
-    keyed = tuple(dict(zip((head.name for head in heads), row, strict=True)) for row in rows)
+    names = [head.name for head in heads]
+    keyed = tuple(
+        {name: row.get(name) for name in names} if isinstance(row, Mapping) else dict(zip(names, row, strict=True))
+        for row in rows
+    )
     return Table(name=name, title=title, columns=heads, rows=keyed, note=note, detail=detail)
 
 
@@ -121,6 +127,6 @@ def objective_text(objective: LatencyObjective) -> str:
     return f"{objective.percentile} model latency ≤ {objective.model_latency_ms:g} ms at {objective.peak}{arrivals}"
 
 
-def as_json(report: Report) -> str:
-    """Returns the report as a JSON document, without a newline at its end."""
-    return json.dumps(report.model_dump(mode="json"), indent=2, ensure_ascii=False)
+def as_json(document: Document) -> str:
+    """Returns a report or another document as JSON, without a newline at its end."""
+    return json.dumps(document.model_dump(mode="json"), indent=2, ensure_ascii=False)

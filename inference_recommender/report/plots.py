@@ -100,12 +100,7 @@ def latency_against_rate(
         axes.axvline(rate, color=INK, linewidth=1.4, label=f"sizes the fleet, {rate:,.0f}/min")
     if rate := candidate.closed_loop_invocations_per_minute:
         axes.axvline(rate, color=GREY, linewidth=1.4, linestyle=":", label=f"closed-loop rate {rate:,.0f}/min")
-    axes.set(xlabel="invocations per minute and instance", ylabel="latency, ms", xlim=(0, None))
-    axes.set_ylim(
-        0, min(max([latency for _, latency in (*users, *known, *proven)], default=1) * 1.15, MOST_LIMITS * limit_ms)
-    )
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.xaxis.set_major_locator(MaxNLocator(6))
+    _over_rates(axes, "latency, ms", [latency for _, latency in (*users, *known, *proven)], limit_ms)
     legend(figure, axes, columns=2)
     return drawn(figure)
 
@@ -157,17 +152,18 @@ def _points(axes: Axes, points: Sequence[tuple[float, float]], colour: str, mark
 def of_proof(proof: Proof) -> Plot:
     """Draws each load of a proof with its interval, and the limit."""
     figure, axes = new_figure(WIDE_IN)
-    proven = _proven(axes, proof)
-    _limit(axes, proof.percentile, proof.limit_ms, [latency for _, latency in proven])
+    proven, limit_ms = _proven(axes, proof), proof.limit_ms
+    label = f"limit {proof.percentile} ≤ {limit_ms:g} ms"
+    axes.axhline(limit_ms, color=RED, linewidth=1.2, linestyle="--", label=label)
+    _over_rates(axes, f"{proof.percentile}, ms", [limit_ms, *(latency for _, latency in proven)], limit_ms)
     legend(figure, axes, columns=2)
     return drawn(figure)
 
 
-def _limit(axes: Axes, percentile: str, limit_ms: float, latencies: Sequence[float]) -> None:
-    """Draws the limit, and sets the axes to show it and points slightly above."""
-    axes.axhline(limit_ms, color=RED, linewidth=1.2, linestyle="--", label=f"limit {percentile} ≤ {limit_ms:g} ms")
-    axes.set(xlabel="invocations per minute and instance", ylabel=f"{percentile}, ms", xlim=(0, None))
-    axes.set_ylim(0, min(max([limit_ms, *latencies]) * 1.15, MOST_LIMITS * limit_ms))
+def _over_rates(axes: Axes, label: str, latencies: Sequence[float], limit_ms: float) -> None:
+    """Sets the axes of latencies over rates."""
+    axes.set(xlabel="invocations per minute and instance", ylabel=label, xlim=(0, None))
+    axes.set_ylim(0, min(max(latencies, default=1) * 1.15, MOST_LIMITS * limit_ms))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.xaxis.set_major_locator(MaxNLocator(6))
 

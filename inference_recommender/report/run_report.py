@@ -187,21 +187,18 @@ def candidates_table(candidates: Sequence[Candidate], objective: LatencyObjectiv
             ("cost_per_hour_usd", "$/h", ",.2f"),
             ("cost_per_million_invocations_usd", "$/1M", ",.3f"),
         ),
-        [
-            (
-                candidate_name(each),
-                each.capacity_basis,
-                each.max_invocations_per_minute,
-                each.objective_latency_ms,
-                each.instance_count,
-                f"{each.autoscaling.min_capacity}–{each.autoscaling.max_capacity}" if each.autoscaling else None,
-                each.autoscaling.target_invocations_per_instance if each.autoscaling else None,
-                each.cost_per_hour_usd,
-                each.cost_per_million_invocations_usd,
-            )
-            for each in candidates
-        ],
+        [_row(each) for each in candidates],
     )
+
+
+def _row(candidate: Candidate) -> dict[str, Any]:
+    """Returns a candidate's fields, and what tables show of them in other words."""
+    low, high = candidate.max_invocations_interval or (None, None)
+    row = {**dict(candidate), "candidate": candidate_name(candidate), "interval_low": low, "interval_high": high}
+    if scaling := candidate.autoscaling:
+        row["min_max"] = f"{scaling.min_capacity}–{scaling.max_capacity}"
+        row["scaling_target"] = scaling.target_invocations_per_instance
+    return row
 
 
 def _explained(recommendation: Recommendation) -> Iterator[str]:
@@ -220,21 +217,10 @@ def _explained(recommendation: Recommendation) -> Iterator[str]:
 
 
 def _details(recommendation: Recommendation) -> Table:
-    rows = [
-        (
-            candidate_name(each),
-            each.meets_objective,
-            *(each.max_invocations_interval or (None, None)),
-            each.closed_loop_invocations_per_minute,
-            each.model_latency_ms,
-            each.model_latency_percentiles_ms.p50,
-            each.model_latency_percentiles_ms.p95,
-            each.model_latency_percentiles_ms.p99,
-            cpu_of(each, recommendation.provenance),
-            each.warm_up_s,
-        )
-        for each in recommendation.candidates
-    ]
+    rows = []
+    for each in recommendation.candidates:
+        percentiles = {f"{name}_ms": value for name, value in each.model_latency_percentiles_ms}
+        rows.append({**_row(each), **percentiles, "cpu": cpu_of(each, recommendation.provenance)})
     return table("details", "Candidates in detail", DETAILS, rows, DETAILS_NOTE, detail=True)
 
 
@@ -324,19 +310,12 @@ def proof_report(name: str, proof: Proof, workload: Workload | None, inputs: Fol
 
 def proof_table(proof: Proof) -> Table:
     rows = [
-        (
-            each.name.replace("-", " ") + ("" if each.asked else " (not required by [sizing])"),
-            each.instances_left,
-            each.invocations_per_minute,
-            each.latency_ms,
-            *each.latency_interval_ms,
-            each.requests,
-            each.late,
-            each.late_allowed,
-            each.errors,
-            each.duration_s,
-            PROOF_VERDICTS[each.verdict],
-        )
+        {
+            **dict(each),
+            "load": each.name.replace("-", " ") + ("" if each.asked else " (not required by [sizing])"),
+            **dict(zip(("interval_low_ms", "interval_high_ms"), each.latency_interval_ms, strict=True)),
+            "verdict": PROOF_VERDICTS[each.verdict],
+        }
         for each in proof.scenarios
     ]
     title = f"Proof: {PROOF_VERDICTS[proof.verdict]}"

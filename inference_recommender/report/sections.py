@@ -1,12 +1,13 @@
 """Tables and sentences that reports of several kinds share. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from inference_recommender.capacity.server_times import ServerTimes
 from inference_recommender.capacity.statistics import MAX_CPU_SHARE, MAX_LAG_MS
 from inference_recommender.measurement import Measurement
 from inference_recommender.report.candidates import UNKNOWN, candidate_name
-from inference_recommender.report.document import Highlight, Table, Value, table
+from inference_recommender.report.document import Highlight, Table, table
 from inference_recommender.report.inputs import FolderInputs
 from workloads import Candidate, ColdStart, LatencyObjective, Proof
 
@@ -127,26 +128,24 @@ def generator_table(inputs: FolderInputs) -> Table | None:
 
 def sizes_table(inputs: FolderInputs) -> Table | None:
     """Returns the latency by size of the request; None if all requests have one size."""
-    rows = [(each.bytes_at_most, each.requests, each.p50_ms, each.p99_ms) for each in inputs.sizes]
-    title = "Latency by size of the request"
+    rows, title = list(map(dict, inputs.sizes)), "Latency by size of the request"
     return table("sizes", title, SIZE_COLUMNS, rows, SIZE_NOTE, detail=True) if rows else None
 
 
 def queue_table(measured: Sequence[Measurement]) -> Table | None:
     """Returns the times in Triton by load, the lightest first; None if no server reported them."""
-    rows: list[tuple[Value, ...]] = []
+    rows: list[dict[str, Any]] = []
     for each in measured:
         name = candidate_name(each)
         if each.server is not None:
-            rows.append((name, "closed-loop users", None, *_times(each.server)))
+            rows.append({"configuration": name, "load": "closed-loop users", **_times(each.server)})
         probes = each.open_loop.probes if each.open_loop else ()
         for probe in sorted(probes, key=lambda probe: probe.invocations_per_minute):
             if probe.server is not None:
-                rows.append((name, "open arrivals", probe.invocations_per_minute, *_times(probe.server)))
+                rows.append({**dict(probe), "configuration": name, "load": "open arrivals", **_times(probe.server)})
     return table("queue", "Queue against compute", QUEUE_COLUMNS, rows, QUEUE_NOTE, detail=True) if rows else None
 
 
-def _times(server: ServerTimes) -> tuple[float | None, ...]:
-    compute = server.compute_ms
-    shares = (server.waiting_share, server.rows_per_execution, server.requests)
-    return (server.queue_ms, compute.input, compute.infer, compute.output, *shares)
+def _times(server: ServerTimes) -> dict[str, Any]:
+    compute = {f"{part}_ms": value for part, value in server.compute_ms}
+    return {**dict(server), **compute, "waiting_share": server.waiting_share}

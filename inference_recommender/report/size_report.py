@@ -44,7 +44,7 @@ def fleet_report(
         ("cost_per_hour_usd", "$/h", ",.3f"),
         ("cost_per_million_invocations_usd", "$/1M", ",.3f"),
     )
-    rows = [(candidate_name(each), *(getattr(each, name) for name, _, _ in columns[1:])) for each in candidates]
+    rows = [{**dict(each), "candidate": candidate_name(each)} for each in candidates]
     lines = []
     for each in candidates:
         sentences = [each.reason, *notes(each)]
@@ -72,8 +72,7 @@ def batch_report(result: BatchSizing, *, explain: bool) -> Report:
     rows, lines = [], []
     for name, fleet in fleets.items():
         basis = fleet.known_by if fleet.known_by == "stated" else f"measured, {fleet.known_by}"
-        values = {**dict(fleet), "fleet": name, "known_by": basis}
-        rows.append([values[key] for key, _, _ in SHARDS])
+        rows.append({**dict(fleet), "fleet": name, "known_by": basis})
         price = f" Price: {fleet.cost_reason}" if explain or fleet.cost_per_hour_usd is None else ""
         lines.append(
             f"{name.capitalize()}: {fleet.rows_per_second:,.4g} rows/s on {fleet.instance_type}: {fleet.source}.{price}"

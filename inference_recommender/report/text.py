@@ -8,13 +8,22 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from inference_recommender.output import tell
-from inference_recommender.report.document import Report, Table
+from inference_recommender.output import LOG_WIDTH, stdout_console, tell
+from inference_recommender.report.document import Report, Table, as_json
+from workloads.document import Document
 from workloads.program import printable
 
 LONGEST_WORD = 24
 """A longer word may be split. Shorter ones and figures are not."""
 EDGES = 2
+
+
+def print_result(report: Report, *, json: bool, document: Document | None = None, log_width: int = LOG_WIDTH) -> None:
+    """Prints a command's report to stdout, or with --json one document: `document`, by default the report itself."""
+    if json:
+        print(as_json(document or report))
+    else:
+        show(report, stdout_console(log_width))
 
 
 def show(report: Report, console: Console) -> None:

@@ -5,6 +5,7 @@ Every candidate with a rate is sized and priced, also those that miss the object
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from inference_recommender.capacity.closed_loop import MAX_ERROR_SHARE
 from inference_recommender.capacity.statistics import samples_needed
@@ -15,8 +16,6 @@ from inference_recommender.sizing.prices import Price, PriceList, job_price
 from inference_recommender.sizing.verdict import is_contradicted, judge
 from workloads import Candidate, LatencyObjective, PayloadLengths, Provenance, Recommendation, Sizing, Workload
 
-COPIED = (Candidate.model_fields.keys() & Measurement.model_fields.keys()) - {"instance_count"}
-"""Fields that a candidate takes from its measurement unchanged."""
 MEASURE_LONGER = "Measure with longer traffic: another --traffic NAME, or longer phases in workload.toml."
 
 
@@ -60,30 +59,17 @@ def candidate(
     `job_limit_per_minute` is the MaxInvocations at which the job would stop, if any: a capacity found there is a
     lower bound.
     """
-    verdict = judge(measured, demand, job_limit_per_minute)
-    rate = verdict.invocations_per_minute
-    sized = fleet(rate, demand, sizing) if rate else None
-    per_hour = sized.instance_count * price.usd_per_hour if sized and price.usd_per_hour is not None else None
-    return Candidate(
-        **{name: getattr(measured, name) for name in COPIED},
-        max_invocations_per_minute=rate,
-        max_invocations_interval=verdict.interval,
-        capacity_basis=verdict.basis,
-        poisson_invocations_per_minute=verdict.poisson_invocations_per_minute,
-        objective_latency_ms=verdict.latency_ms,
-        model_latency_percentiles_ms=measured.percentiles_ms,
-        instance_count=sized.instance_count if sized else None,
-        instance_count_parts=sized.parts if sized else {},
-        autoscaling=sized.autoscaling if sized else None,
-        cost_per_hour_usd=per_hour,
-        cost_per_million_invocations_usd=(
-            cost_per_million_usd(per_hour, demand.peak_invocations_per_minute) if per_hour is not None else None
-        ),
-        cost_reason=price.reason,
-        meets_objective=verdict.meets,
-        verified=verdict.verified,
-        reason=verdict.reason,
-    )
+    judged = judge(measured, demand, job_limit_per_minute)
+    changes: dict[str, Any] = {"cost_reason": price.reason}
+    if rate := judged.max_invocations_per_minute:
+        sized = fleet(rate, demand, sizing)
+        changes |= {"instance_count": sized.instance_count, "instance_count_parts": sized.parts}
+        changes["autoscaling"] = sized.autoscaling
+        if price.usd_per_hour is not None:
+            per_hour = sized.instance_count * price.usd_per_hour
+            per_million = cost_per_million_usd(per_hour, demand.peak_invocations_per_minute)
+            changes |= {"cost_per_hour_usd": per_hour, "cost_per_million_invocations_usd": per_million}
+    return judged.model_copy(update=changes)
 
 
 def size_candidates(

@@ -8,17 +8,19 @@ A percentile is judged by the load generator's records or by the endpoint's Mode
 percentile for the ModelLatency in a job's response. If only that is known, the verdict is "unverified".
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 from inference_recommender.capacity.flow_equivalent import SettledPeriods, model_latencies, settled_periods
 from inference_recommender.capacity.probe import Capacity
 from inference_recommender.capacity.statistics import Limit
-from inference_recommender.capacity.time_series import highest_within
+from inference_recommender.capacity.time_series import rate_within
 from inference_recommender.measurement import SERVERLESS, Measurement, limit_of
 from inference_recommender.sizing.fleet import Demand
-from workloads import POISSON, ArrivalProcess, LatencyObjective
-from workloads.recommendation import CapacityBasis
+from workloads import POISSON, ArrivalProcess, Candidate, LatencyObjective
 
+COPIED = (Candidate.model_fields.keys() & Measurement.model_fields.keys()) - {"instance_count"}
+"""Fields that a candidate takes from its measurement unchanged."""
 SAME_RATE = 0.05
 """Rates within this share are equal: a job reports its best minute, and CloudWatch a mean of several."""
 NO_LOAD_PER_MINUTE = 1e-6
@@ -34,47 +36,39 @@ BELOW_ESTIMATE = 0.8
 """A probe over the limit at a rate below this share of the estimate contradicts it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Verdict:
-    meets: bool
-    reason: str
-    invocations_per_minute: float | None = None
-    """The rate of an instance to size by, whether it meets the objective or not; None if it is unknown."""
-    basis: CapacityBasis = "closed-loop"
-    interval: tuple[float, float] | None = None
-    """95 % confidence interval of that rate."""
-    latency_ms: float | None = None
-    """At the objective's percentile and that rate; None if it is unknown."""
-    poisson_invocations_per_minute: float | None = None
-    """The estimated capacity for Poisson arrivals; None if the workload has those, or if it is unknown."""
-    verified: bool = True
-    """Whether the evidence shows that the objective is met or missed."""
+def judge(measured: Measurement, demand: Demand, job_limit_per_minute: int | None = None) -> Candidate:
+    """Judges one measurement, without a fleet and its price. The capacity is known also where it misses the objective.
 
-
-def judge(measured: Measurement, demand: Demand, job_limit_per_minute: int | None = None) -> Verdict:
-    """Judges one measurement. A rate at the job's MaxInvocations, `job_limit_per_minute`, is a lower bound."""
-    verdict = _judge(measured, demand)
-    if demand.arrivals != POISSON and demand.percentile and demand.model_latency_ms and verdict.basis != "closed-loop":
-        limit = Limit(percentile=float(demand.percentile[1:]), latency_ms=demand.model_latency_ms)
-        estimate = _estimate(measured, limit, POISSON)
-        poisson = estimate.invocations_per_minute if estimate else None
-        verdict = replace(verdict, poisson_invocations_per_minute=poisson)
-    sentences = [verdict.reason]
+    A rate at the job's MaxInvocations, `job_limit_per_minute`, is a lower bound.
+    """
+    judged, poisson = _judge(measured, demand), None
+    basis, percentile = judged.capacity_basis, demand.percentile
+    if demand.arrivals != POISSON and percentile and demand.model_latency_ms and basis != "closed-loop":
+        limit = Limit(percentile=float(percentile[1:]), latency_ms=demand.model_latency_ms)
+        poisson = _estimate(measured, limit, POISSON)
+    sentences = [judged.reason]
     reached = job_limit_per_minute and (measured.closed_loop_invocations_per_minute or 0) >= job_limit_per_minute
-    if verdict.meets and reached and verdict.basis != "open-loop":
+    if judged.meets_objective and reached and basis != "open-loop":
         sentences.append(f"The job stopped at its limit of {job_limit_per_minute:,}: an instance may sustain more.")
     if measured.model_latency_unit == "µs":
         sentences.append("The job gave its latency in µs.")
-    return replace(verdict, reason=" ".join(sentences))
+    rate = poisson.invocations_per_minute if poisson else None
+    return judged.model_copy(update={"reason": " ".join(sentences), "poisson_invocations_per_minute": rate})
 
 
-def _judge(measured: Measurement, demand: Demand) -> Verdict:
+def _judged(measured: Measurement, *, meets: bool, reason: str, **figures: Any) -> Candidate:
+    copied = {name: getattr(measured, name) for name in COPIED}
+    copied["model_latency_percentiles_ms"] = measured.percentiles_ms
+    return Candidate(**copied, meets_objective=meets, reason=reason, **figures)
+
+
+def _judge(measured: Measurement, demand: Demand) -> Candidate:
     limit_ms, percentile, latency_ms = demand.model_latency_ms, demand.percentile, measured.model_latency_ms
     figures = f"{measured.closed_loop_invocations_per_minute or 0:,.0f} invocations/min"
     if latency_ms is not None:
         figures = f"{latency_ms:.4g} ms at {figures}"
     if reason := _why_no_capacity(measured):
-        return Verdict(meets=False, reason=reason)
+        return _judged(measured, meets=False, reason=reason)
     if limit_ms is None:
         reason = f"Latency is not judged, because there is no objective: {figures}."
         return _by_known_rate(measured, meets=True, reason=reason)
@@ -93,15 +87,16 @@ def _judge(measured: Measurement, demand: Demand) -> Verdict:
         return _by_search(measured, search, objective)
     estimate = _estimate(measured, Limit(percentile=float(percentile[1:]), latency_ms=limit_ms), demand.arrivals)
     if search and estimate and (contradiction := _contradiction(search, estimate)):
-        return replace(_by_known_rate(measured, meets=False, reason=contradiction), verified=False)
+        return _by_known_rate(measured, meets=False, reason=contradiction, verified=False)
     if search and search.at_least and search.at_least > ((estimate and estimate.invocations_per_minute) or 0.0):
-        return Verdict(
+        return _judged(
+            measured,
             meets=True,
             reason=f"Meets {objective} at {search.at_least:,.0f} invocations/min or more. This is a lower bound, "
             f"because the open-loop search ended early: {search.reason}.{_closed_loop(measured)}",
-            invocations_per_minute=search.at_least,
-            basis="open-loop",
-            interval=search.interval,
+            max_invocations_per_minute=search.at_least,
+            max_invocations_interval=search.interval,
+            capacity_basis=search.basis,
         )
     if estimate:
         return _by_estimate(measured, objective, estimate)
@@ -117,7 +112,7 @@ def _judge(measured: Measurement, demand: Demand) -> Verdict:
             f"{other.percentile} ≤ {other.limit_ms:g} ms."
         )
     reason = f"Unverified: no evidence that it meets {objective}. {why}"
-    return replace(_by_known_rate(measured, meets=False, reason=reason), verified=False)
+    return _by_known_rate(measured, meets=False, reason=reason, verified=False)
 
 
 def is_contradicted(measured: Measurement, objective: LatencyObjective) -> str | None:
@@ -180,10 +175,9 @@ def sustained_rate(measured: Measurement, objective: LatencyObjective) -> float 
     rate, limit = measured.closed_loop_invocations_per_minute, limit_of(objective)
     if measured.failure_reason or rate is None or measured.percentile is not None or measured.series is None:
         return rate
-    level = highest_within(measured.series, limit)
-    if level is None or not level.within_limit or level.is_highest:
+    if (of_all := rate_within(measured.series, limit)) is None:
         return rate
-    within = level.invocations_per_minute / measured.instance_count
+    within = of_all / measured.instance_count
     return rate if rate <= within * (1 + SAME_RATE) else within
 
 
@@ -218,25 +212,18 @@ def _settled(measured: Measurement, percentile: float) -> SettledPeriods | None:
     return settled_periods(series, series.latency_ms if ours else model_latencies(series, f"p{percentile:g}"))
 
 
-def _by_search(measured: Measurement, search: Capacity, objective: str) -> Verdict:
+def _by_search(measured: Measurement, search: Capacity, objective: str) -> Candidate:
     if not (rate := search.invocations_per_minute):
         reason = f"Misses {objective} with open-loop arrivals: {search.reason}."
         return _by_known_rate(measured, meets=False, reason=reason)
     nearest = ""
     if search.latency_ms is not None and search.latency_ms > search.limit_ms:
         nearest = f" The nearest probe had {search.latency_ms:.4g} ms; the probes around it decide together."
-    return Verdict(
-        meets=True,
-        reason=f"Meets {objective} at {rate:,.0f} invocations/min, by an open-loop search.{nearest}"
-        f"{_closed_loop(measured)}",
-        invocations_per_minute=rate,
-        basis="open-loop",
-        interval=search.interval,
-        latency_ms=search.latency_ms,
-    )
+    reason = f"Meets {objective} at {rate:,.0f} invocations/min, by an open-loop search.{nearest}"
+    return _by_capacity(measured, search, f"{reason}{_closed_loop(measured)}", objective_latency_ms=search.latency_ms)
 
 
-def _by_estimate(measured: Measurement, objective: str, estimate: Capacity) -> Verdict:
+def _by_estimate(measured: Measurement, objective: str, estimate: Capacity) -> Candidate:
     """Judges by the flow-equivalent server of the closed-loop test."""
     rate, users = estimate.invocations_per_minute or 0.0, measured.closed_loop_invocations_per_minute
     search = f" The open-loop search gave no capacity: {measured.open_loop.reason}." if measured.open_loop else ""
@@ -246,14 +233,18 @@ def _by_estimate(measured: Measurement, objective: str, estimate: Capacity) -> V
         )
         return _by_known_rate(measured, meets=False, reason=reason, latency_ms=estimate.latency_ms)
     far = f" The estimate is only {rate / users:.0%} of that rate." if users and rate < FAR_BELOW * users else ""
-    return Verdict(
-        meets=True,
-        reason=f"Estimate: meets {objective} up to {rate:,.0f} invocations/min with open-loop arrivals."
-        f"{_closed_loop(measured)}{far}{search} Run again with --search to measure it.",
-        invocations_per_minute=rate,
-        basis="estimate",
-        interval=estimate.interval,
+    reason = (
+        f"Estimate: meets {objective} up to {rate:,.0f} invocations/min with open-loop arrivals."
+        f"{_closed_loop(measured)}{far}{search} Run again with --search to measure it."
     )
+    return _by_capacity(measured, estimate, reason)
+
+
+def _by_capacity(
+    measured: Measurement, found: Capacity, reason: str, *, meets: bool = True, **figures: Any
+) -> Candidate:
+    figures |= {"max_invocations_per_minute": found.invocations_per_minute, "max_invocations_interval": found.interval}
+    return _judged(measured, meets=meets, reason=reason, capacity_basis=found.basis, **figures)
 
 
 def _contradiction(search: Capacity, estimate: Capacity) -> str | None:
@@ -285,16 +276,19 @@ def _closed_loop(measured: Measurement) -> str:
     return "" if users is None else f" The closed-loop test reached {users:,.0f}."
 
 
-def _by_known_rate(measured: Measurement, *, meets: bool, reason: str, latency_ms: float | None = None) -> Verdict:
+def _by_known_rate(
+    measured: Measurement, *, meets: bool, reason: str, verified: bool = True, latency_ms: float | None = None
+) -> Candidate:
     """Sizes by the search's rate, else by the closed-loop rate, with a caution."""
-    search = measured.open_loop
-    if search is not None and (rate := search.invocations_per_minute):
-        interval = search.interval
-        return Verdict(meets=meets, reason=reason, invocations_per_minute=rate, basis="open-loop", interval=interval)
-    return Verdict(
+    search, rate = measured.open_loop, measured.closed_loop_invocations_per_minute
+    if search is not None and search.invocations_per_minute:
+        return _by_capacity(measured, search, reason, meets=meets, verified=verified)
+    return _judged(
+        measured,
         meets=meets,
-        reason=f"{reason} {OF_USERS}" if measured.closed_loop_invocations_per_minute is not None else reason,
-        invocations_per_minute=measured.closed_loop_invocations_per_minute,
-        interval=measured.closed_loop_invocations_interval,
-        latency_ms=latency_ms,
+        reason=reason if rate is None else f"{reason} {OF_USERS}",
+        max_invocations_per_minute=rate,
+        max_invocations_interval=measured.closed_loop_invocations_interval,
+        objective_latency_ms=latency_ms,
+        verified=verified,
     )

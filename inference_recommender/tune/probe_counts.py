@@ -6,14 +6,13 @@ answers is then the maximum that the server can answer, whatever the limit.
 """
 
 from collections.abc import Sequence
-from math import inf, log
-from typing import Self
+from math import log
 
 import numpy as np
 
 from inference_recommender.capacity.probe import IN_FLUX, Probe, ProbeRecords
 from inference_recommender.capacity.rate_at_limit import RateAtLimit, rate_at_limit
-from inference_recommender.capacity.statistics import CONFIDENCE, Bools, Floats, Limit
+from inference_recommender.capacity.statistics import CONFIDENCE, Limit
 
 BLOCK_LIMITS, SHORTEST_BLOCK_S = 10.0, 0.25
 """Length of a block in multiples of the limit, and its minimum in seconds: requests of two blocks hardly meet."""
@@ -31,33 +30,20 @@ class ProbeCounts(Probe):
     ceiling_per_minute: float | None
     """Answers per minute of a server that was overloaded to the end. None for other probes."""
 
-    @classmethod
-    def of(cls, rate_per_minute: float, records: ProbeRecords, limit: Limit) -> Self:
-        """Counts the requests of a probe."""
-        bound = limit.bound_ms
-        begin = records.duration_s * IN_FLUX
-        first = int(np.searchsorted(records.intended_s, begin))
-        latencies, intended = records.latencies_ms[first:], records.intended_s[first:] - begin
-        duration = records.duration_s - begin
-        blocks = max(int(duration / max(BLOCK_LIMITS * bound / 1000, SHORTEST_BLOCK_S)), 1) if bound < inf else 1
-        block = np.clip(intended * (blocks / duration), 0, blocks - 1).astype(np.intp)
-        late = latencies > bound
-        latency = float(np.percentile(latencies, limit.percentile, method="lower")) if len(latencies) else 0.0
-        return cls(
-            invocations_per_minute=rate_per_minute,
-            duration_s=records.duration_s,
-            late_share=float(late.sum() / max(len(latencies), 1)),
-            sent=len(records.intended_s),
-            requests=tuple(np.bincount(block, minlength=blocks).tolist()),
-            late=tuple(np.bincount(block[late], minlength=blocks).tolist()),
-            latency_ms=latency if latency < inf else None,
-            ceiling_per_minute=_ceiling(intended, latencies, late, duration),
-        )
+
+def counted(rate_per_minute: float, records: ProbeRecords, limit: Limit) -> ProbeCounts:
+    """Counts the requests of a probe."""
+    block_s, sent = max(BLOCK_LIMITS * limit.bound_ms / 1000, SHORTEST_BLOCK_S), len(records.intended_s)
+    ceiling = _ceiling(records, limit.bound_ms)
+    return ProbeCounts.of(rate_per_minute, records, limit, block_s, sent=sent, ceiling_per_minute=ceiling)
 
 
-def _ceiling(intended_s: Floats, latencies_ms: Floats, late: Bools, duration_s: float) -> float | None:
+def _ceiling(records: ProbeRecords, bound_ms: float) -> float | None:
     """Returns the answers per minute while a backlog grew, or None if there was none at the end."""
-    last = intended_s >= duration_s * (1 - LAST)
+    begin = records.duration_s * IN_FLUX
+    first, duration_s = int(np.searchsorted(records.intended_s, begin)), records.duration_s - begin
+    latencies_ms, intended_s = records.latencies_ms[first:], records.intended_s[first:] - begin
+    late, last = latencies_ms > bound_ms, intended_s >= duration_s * (1 - LAST)
     if not last.any() or late[last].mean() < BACKLOG:
         return None
     finished = np.sort((intended_s + latencies_ms / 1000)[late])

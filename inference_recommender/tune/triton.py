@@ -23,16 +23,13 @@ from urllib3.exceptions import HTTPError
 from inference_recommender.capacity.probe import ProbeRecords
 from inference_recommender.capacity.statistics import Limit
 from inference_recommender.load_generator import unix_socket
-from inference_recommender.load_generator.time_stamps import arrivals_of
-from inference_recommender.measure.probe import GeneratorProbe
+from inference_recommender.measure.probe import probe_of
 from inference_recommender.measure.system import system_at_url
-from inference_recommender.payloads import content_type_of
-from inference_recommender.run_folder import PAYLOADS
 from inference_recommender.tune.folder import TuneFolder
-from inference_recommender.tune.probe_counts import ProbeCounts
+from inference_recommender.tune.probe_counts import ProbeCounts, counted
 from inference_recommender.tune.race import ConfigurationRefused
 from inference_recommender.tune.space import ServingConfiguration
-from workloads import ROOT, Serving, Unavailable, load_workload
+from workloads import ROOT, Serving, Unavailable
 
 COMMAND = (sys.executable, "-m", "local_aws.process.triton")
 """Takes a repository, --model and --log."""
@@ -67,22 +64,14 @@ class TunedTriton:
         if self._loaded != configuration:
             self.load(configuration)
             warm_up = len(self._send("warm-up", rate / 2, WARM_UP_S).intended_s)
-        counts = ProbeCounts.of(rate, self._send("probe", rate, duration_s), self._limit)
+        counts = counted(rate, self._send("probe", rate, duration_s), self._limit)
         return counts.model_copy(update={"sent": counts.sent + warm_up})
 
     def _send(self, name: str, rate: float, duration_s: float) -> ProbeRecords:
         assert self._process is not None, "a configuration is loaded first"
-        workload = self._folder.workload()
-        folder, system = self._folder.path, system_at_url(self._process.address["url"], "")
-        probe = GeneratorProbe(
-            folder / PAYLOADS,
-            folder / f"probes/{self._count:04}-{name}",
-            system,
-            content_type=content_type_of(workload),
-            arrivals=arrivals_of(workload.latency_objective, load_workload(workload.name).path),
-            seed=self._count,
-        )
-        return probe(rate, duration_s)
+        folder = self._folder.path / f"probes/{self._count:04}-{name}"
+        system = system_at_url(self._process.address["url"], "")
+        return probe_of(system, self._folder, folder, seed=self._count)(rate, duration_s)
 
     def config(self, model: str) -> Mapping[str, Any]:
         """Returns the configuration with which Triton serves a model."""

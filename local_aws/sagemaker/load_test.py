@@ -151,7 +151,7 @@ class LoadTestRunner:
             step.failure_reason = shortened(failure)
 
     def _generate(self, plan: LoadPlan, folder: Path, on_window: OnWindow) -> Outcome:
-        with GeneratorProcess.start(plan, folder, self.host.settings.generator) as process:
+        with GeneratorProcess(plan, folder, self.host.settings.generator) as process:
             self._process = process
             if self.stopped.is_set():  # the request came while there was no process yet
                 process.request_stop()

@@ -1,15 +1,61 @@
-"""A server's certificate that only those trust who are told to."""
+"""The command line in this process, and a server's certificate that only those trust who are told to."""
 
 import datetime
 import ipaddress
+import json
 import ssl
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
+from inference_recommender.__main__ import main
+
+
+class Ended(NamedTuple):
+    """A command's exit code and output."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class Cli:
+    """Runs commands in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str) -> Ended:
+        try:
+            code = main([*arguments])
+        except SystemExit as ended:  # of argparse
+            code = int(ended.code or 0)
+        return Ended(code, *self._capsys.readouterr())
+
+    def out(self, *arguments: str, code: int = 0) -> str:
+        """Returns what a command prints to stdout, if it ends with `code`."""
+        ended = self(*arguments)
+        assert ended.returncode == code, ended.stderr
+        return ended.stdout
+
+    def err(self, *arguments: str, code: int = 2) -> str:
+        """Returns what a command prints to stderr, if it ends with `code`."""
+        ended = self(*arguments)
+        assert ended.returncode == code, ended.stderr
+        return ended.stderr
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        return json.loads(self.out(*arguments, code=code))
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
+    return Cli(capsys)
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from inference_recommender.__main__ import main
 from inference_recommender.client import InferenceClient
 from inference_recommender.output import JobProgress, stdout_console, warn
 from inference_recommender.progress import ProgressUpdate
+from tests.inference_recommender.conftest import Cli
 
 
 def logged(*events: ProgressUpdate | str) -> str:
@@ -67,10 +67,7 @@ def test_progress_and_warnings_print_control_characters_as_escapes() -> None:
     assert file.getvalue() == "Warning: no answer: \\x1b[2J\\x07\\x9b1m\\x0d, naïve\n"
 
 
-def test_invoke_prints_control_characters_of_an_answer_as_escapes(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invoke_prints_control_characters_of_an_answer_as_escapes(monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
     monkeypatch.setattr(InferenceClient, "infer", lambda *_, **__: {"TEXT": np.array([b"\x1b]0;PWNED\x07"], object)})
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    assert main(["invoke", "spellcheck", "a", "--endpoint", "endpoint"]) == 0
-    assert capsys.readouterr().out == "a -> \\x1b]0;PWNED\\x07\n"
+    assert cli.out("invoke", "spellcheck", "a", "--endpoint", "endpoint") == "a -> \\x1b]0;PWNED\\x07\n"

@@ -6,6 +6,7 @@ import pytest
 import urllib3
 
 from inference_recommender.triton_statistics import POLL_S, SETTLED_S, TritonStatistics, statistics_url
+from tests.builders import known
 from tests.inference_recommender.capacity.test_server_times import told
 
 URL = "http://server:8000/v2/models/m/infer"
@@ -37,8 +38,7 @@ def test_the_last_requests_are_waited_for_a_second_because_triton_counts_them_af
 ) -> None:
     counts, slept = iter([100, *later]), list[float]()
     statistics = TritonStatistics(URL, lambda url: answer(next(counts, later[-1])), slept.append)
-    found = statistics.since(statistics.read(), 10)
-    assert found is not None
+    found = known(statistics.since(statistics.read(), 10))
     assert (found.requests, found.queue_ms, found.compute_ms.infer) == pytest.approx((requests, 1.0, 2.0))
     assert sum(slept) == pytest.approx(slept_s)
 

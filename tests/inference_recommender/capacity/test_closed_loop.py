@@ -11,6 +11,7 @@ from benchmarks.searches.simulated_service import COLD, STALLING, Requests, Simu
 from inference_recommender.capacity.closed_loop import SustainedLoad, capacity
 from inference_recommender.capacity.levels import settled_from, warm_up_s
 from inference_recommender.capacity.statistics import Limit
+from tests.builders import known
 
 P99 = Limit(percentile=99, latency_ms=50)
 
@@ -47,24 +48,21 @@ def test_the_highest_load_within_the_limit_is_the_capacity() -> None:
 
 def test_where_no_load_keeps_the_limit_the_one_of_lowest_latency_is_returned() -> None:
     finished, latencies = _closed_loop([7] * 10 + [18] * 10, [100] * 10 + [200] * 10)
-    estimate = _capacity(finished, latencies, 20)
-    assert estimate is not None
+    estimate = known(_capacity(finished, latencies, 20))
     assert (estimate.within_limit, estimate.latency_ms, estimate.interval) == (False, 70, None)
 
 
 def test_a_lower_load_wins_only_where_it_clearly_carried_more() -> None:
     """A service that thrashes: ten users get less out of it than five."""
     finished, latencies = _closed_loop([5] * 20 + [10] * 20, [500] * 20 + [400] * 20)
-    estimate = _capacity(finished, latencies, 40)
-    assert estimate is not None
+    estimate = known(_capacity(finished, latencies, 40))
     assert (estimate.start_s, estimate.end_s, estimate.invocations_per_minute) == (0, 20, 30_000)
     assert estimate.interval == (30_000, 30_000)
 
 
 def test_a_load_held_for_a_moment_is_not_sustained() -> None:
     finished, latencies = _closed_loop([2] * 20 + [8] * 4, [200] * 20 + [400] * 4)
-    estimate = _capacity(finished, latencies, 24)
-    assert estimate is not None
+    estimate = known(_capacity(finished, latencies, 24))
     assert estimate.invocations_per_minute < 17_000
 
 
@@ -86,8 +84,7 @@ def test_one_bad_moment_does_not_decide() -> None:
     latencies[400:415] = 60
     alone = _capacity(finished[:1000], latencies[:1000], 10)
     assert alone is None or not alone.within_limit
-    estimate = _capacity(finished, latencies, 30)
-    assert estimate is not None
+    estimate = known(_capacity(finished, latencies, 30))
     assert (estimate.within_limit, estimate.invocations_per_minute) == (True, 12_000)
 
 
@@ -107,8 +104,7 @@ def test_dependent_late_requests_count_for_less() -> None:
     scattered[::125] = 60
     bursts[20_000:20_400] = bursts[70_000:70_400] = 60
     succeeded = np.ones(len(finished), dtype=bool)
-    estimate = capacity(finished, scattered, succeeded, P99, 100, one_load=True)
-    assert estimate is not None
+    estimate = known(capacity(finished, scattered, succeeded, P99, 100, one_load=True))
     assert estimate.within_limit
     assert capacity(finished, bursts, succeeded, P99, 100, one_load=True) is None
 

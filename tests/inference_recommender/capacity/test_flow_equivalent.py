@@ -17,6 +17,7 @@ from inference_recommender.capacity.flow_equivalent import (
 )
 from inference_recommender.capacity.statistics import Floats, Limit
 from inference_recommender.capacity.time_series import Series
+from tests.builders import known
 
 P99 = Limit(percentile=99.0, latency_ms=50.0)
 
@@ -86,9 +87,7 @@ def test_the_wait_is_as_long_as_the_completions_variance_makes_it(index: float, 
 
 def settled(model: Service, seed: int) -> SettledPeriods:
     measured = series(model, seed, disturbed=False)
-    found = settled_periods(measured, measured.latency_ms)
-    assert found is not None
-    return found
+    return known(settled_periods(measured, measured.latency_ms))
 
 
 @pytest.mark.parametrize(
@@ -129,12 +128,10 @@ def test_periods_in_which_the_machine_stalled_do_not_enter_the_estimate() -> Non
     measured = series(MM1, 0, disturbed=False)
     truth = settled(MM1, 0).estimate(P99).invocations_per_minute or 0.0
     disturbed = _half_as_fast(measured, range(30, 60, 2))
-    found = settled_periods(disturbed, disturbed.latency_ms)
-    assert found is not None
+    found = known(settled_periods(disturbed, disturbed.latency_ms))
     assert found.estimate(P99).invocations_per_minute == pytest.approx(truth, rel=0.05)
     counted = disturbed.model_copy(update={"stalled_s": ()})
-    unaware = settled_periods(counted, counted.latency_ms)
-    assert unaware is not None
+    unaware = known(settled_periods(counted, counted.latency_ms))
     assert (unaware.estimate(P99).invocations_per_minute or 0.0) < 0.8 * truth
 
 

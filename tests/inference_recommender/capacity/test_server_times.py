@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from inference_recommender.capacity.server_times import answered, read_counters, server_times, warm_up_s
+from tests.builders import known
 
 MS = 1_000_000
 
@@ -33,8 +34,7 @@ def _named(compute_ms: tuple[float, float, float]) -> list[tuple[str, float]]:
 def test_means_are_of_the_requests_between_two_readings() -> None:
     before = read_counters({"model_stats": [told("m", requests=5, queue_ms=90, compute_ms=(5, 50, 5), batches=5)]})
     after = read_counters({"model_stats": [told("m", requests=15, queue_ms=110, compute_ms=(6, 90, 8), batches=7)]})
-    found = server_times(before, after)
-    assert found is not None
+    found = known(server_times(before, after))
     assert found.model_dump() == {
         "queue_ms": pytest.approx(2.0),
         "compute_ms": {"input": pytest.approx(0.1), "infer": pytest.approx(4.0), "output": pytest.approx(0.3)},
@@ -55,8 +55,7 @@ def test_an_ensembles_request_waits_in_its_models_and_computes_once() -> None:
             ]
         }
     )
-    found = server_times({}, after)
-    assert found is not None
+    found = known(server_times({}, after))
     assert (found.queue_ms, found.compute_ms.total, found.requests) == pytest.approx((4.0, 10.0, 10))
     assert found.rows_per_execution == 2.0, "of the model that computes most, and not of the ensemble"
 

@@ -15,6 +15,7 @@ from inference_recommender.capacity.statistics import (
     isotonic,
 )
 from inference_recommender.capacity.time_series import Series, series_findings
+from tests.builders import known
 
 P95 = Limit(percentile=95, latency_ms=50)
 NO_LIMIT = Limit(percentile=95, latency_ms=None)
@@ -43,8 +44,7 @@ def _ramp(seed: int, minutes: int = 20) -> Series:
 def test_the_interval_covers_the_rate_at_the_highest_load_within_the_limit() -> None:
     covered = 0
     for seed in range(100):
-        interval = series_findings(_ramp(seed), P95).interval
-        assert interval is not None
+        interval = known(series_findings(_ramp(seed), P95).interval)
         assert interval[1] - interval[0] < 0.2 * 6000
         covered += interval[0] <= 6000 <= interval[1]
     assert covered >= 90

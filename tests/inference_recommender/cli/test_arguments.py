@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from aws_api.sagemaker import SageMakerAccount
-from inference_recommender.__main__ import main
 from inference_recommender.cli.arguments import count, deployed_workload, percentile, positive
 from tests.inference_recommender.api import DeployedAccount
+from tests.inference_recommender.conftest import Cli
 from workloads import ProjectError, UsageError, load_workload
 from workloads.folder import with_settings
 
@@ -100,14 +100,11 @@ def test_a_wrong_setting_is_rejected(setting: str, problem: str) -> None:
     assert str(caught.value).startswith(problem)
 
 
-def test_a_run_of_a_named_model_does_not_read_the_stack(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_of_a_named_model_does_not_read_the_stack(monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
     def stack_outputs(*_: object) -> dict[str, str]:
         raise AssertionError("the stack was read")
 
     monkeypatch.setattr(SageMakerAccount, "stack_outputs", stack_outputs)
     facts = ("model=m", "role_arn=arn:aws:iam::123456789012:role/r", "bucket=payloads")
     settings = [word for fact in facts for word in ("--set", f"recommender.{fact}")]
-    assert main(["run", "question_answering", "--job", "advanced", "--dry-run", *settings]) == 0
-    assert '"ModelName": "m"' in capsys.readouterr().out
+    assert '"ModelName": "m"' in cli.out("run", "question_answering", "--job", "advanced", "--dry-run", *settings)

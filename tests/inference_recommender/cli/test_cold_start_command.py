@@ -16,6 +16,7 @@ from inference_recommender.kserve import Body, encode
 from inference_recommender.measure import start_stages
 from tests.builders import a_candidate, a_provenance, a_recommendation, an_artifact
 from tests.inference_recommender.api import DeployedAccount
+from tests.inference_recommender.conftest import Cli
 from tests.inference_recommender.measure.recorded_log import OWN, QUIET, VERBOSE
 from workloads import Recommendation, WorkloadFolder, load_workload
 
@@ -42,15 +43,12 @@ Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(
-    folder: WorkloadFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> Command:
+def run(folder: WorkloadFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cli: Cli) -> Command:
     monkeypatch.setattr(start_stages, "ask_url", lambda url: lambda body: True)
 
     def run(account: DeployedAccount, *more: str) -> tuple[int, str, str]:
         monkeypatch.setattr(run_command, "SageMakerAccount", lambda: account)
-        code = main(["run", "spellcheck", "--cold-start", "--runs", str(tmp_path), *more])
-        return code, *capsys.readouterr()
+        return cli("run", "spellcheck", "--cold-start", "--runs", str(tmp_path), *more)
 
     return run
 
@@ -164,9 +162,8 @@ def test_a_request_names_the_model_that_answers(sent: list[Any], capsys: pytest.
     assert [header["parameters"].get("model") for header in sent] == [None, "other"]
 
 
-def test_a_model_that_the_archive_lacks_is_refused(sent: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["invoke", "spellcheck", "--endpoint", "e", "--model", "duplicates", "a"]) == 2
-    assert capsys.readouterr().err == (
+def test_a_model_that_the_archive_lacks_is_refused(sent: list[Any], cli: Cli) -> None:
+    assert cli.err("invoke", "spellcheck", "--endpoint", "e", "--model", "duplicates", "a") == (
         "--model: got 'duplicates'. Allowed: the [[models]] of workloads/spellcheck/workload.toml, other. Leave it out "
         "for the workload's own model.\n"
     )

@@ -1,29 +1,23 @@
 """`compare`: the performance gate's exit codes and messages, and how measurements become its results."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from inference_recommender.__main__ import main
 from inference_recommender.capacity.time_series import Series
-from inference_recommender.cli.compare import result
 from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder
+from inference_recommender.sizing.verdict import sustained_rate
+from tests.builders import a_measurement
+from tests.inference_recommender.conftest import Cli
 from workloads import load_workload
 
 OBJECTIVE = load_workload("spellcheck").workload.latency_objective
 
 
 def _plain(rate: float = 10_000.0, spread: float = 0.02, **given: Any) -> Measurement:
-    interval = (rate * (1 - spread), rate * (1 + spread))
-    known = {
-        "closed_loop_invocations_per_minute": rate,
-        "closed_loop_invocations_interval": interval,
-        "model_latency_ms": 40.0,
-    }
-    return Measurement(**{"instance_type": "ml.c5.xlarge", "endpoint_name": "e", **known, **given})
+    return a_measurement(rate, closed_loop_invocations_interval=(rate * (1 - spread), rate * (1 + spread)), **given)
 
 
 def test_the_rate_that_is_compared_keeps_the_objective_as_its_interval_does() -> None:
@@ -37,8 +31,8 @@ def test_the_rate_that_is_compared_keeps_the_objective_as_its_interval_does() ->
         latency_ms={"p50": (5.0,) * 5},
         model_latency_ms={"p99": (10.0, 10.0, 40.0, 80.0, 80.0)},
     )
-    assert result(_plain(series=series), OBJECTIVE).invocations_per_minute == pytest.approx(8_000)
-    assert result(_plain(), OBJECTIVE).invocations_per_minute == 10_000
+    assert sustained_rate(_plain(series=series), OBJECTIVE) == pytest.approx(8_000)
+    assert sustained_rate(_plain(), OBJECTIVE) == 10_000
 
 
 def _run(folder: Path, measured: Measurement, workload: str = "spellcheck", users: int = 1) -> str:
@@ -49,46 +43,43 @@ def _run(folder: Path, measured: Measurement, workload: str = "spellcheck", user
     return str(folder)
 
 
-def test_the_command_passes_fails_and_abstains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_passes_fails_and_abstains(tmp_path: Path, cli: Cli) -> None:
     old, same = _run(tmp_path / "old", _plain()), _run(tmp_path / "same", _plain(rate=10_100))
     slow, unsure = _run(tmp_path / "slow", _plain(rate=8_000)), _run(tmp_path / "unsure", _plain(spread=0.5))
-    assert main(["compare", old, same, "--json"]) == 0
-    met = json.loads(capsys.readouterr().out)
+    met = cli.json("compare", old, same, "--json")
     assert (met["verdict"], met["decision"]) == ("met", "No regression was found.")
     assert met["cautions"] == [
         "ml.c5.xlarge: latency was not compared: a run has no course of P99 by users of at least 10 periods."
     ]
     (difference,) = met["tables"][0]["rows"]
     assert (difference["baseline"], difference["candidate"]) == (pytest.approx(10_000), pytest.approx(10_100))
-    assert main(["compare", old, slow]) == 1
-    out = capsys.readouterr().out
+    out = cli.out("compare", old, slow, code=1)
     assert "-20.0%" in out
     assert out.endswith(
         "Regression beyond the noise: ml.c5.xlarge: max invocations per minute -20.0% (-22.2% to -17.7%). Do not "
         "release the candidate. Find the cause. If the loss is intended, size the fleet again and use this run as the "
         "baseline.\n"
     )
-    assert main(["compare", old, unsure, "--json"]) == 4
-    unknown = json.loads(capsys.readouterr().out)
+    unknown = cli.json("compare", old, unsure, "--json", code=4)
     assert (unknown["verdict"], unknown["decision"]) == (
         "unknown",
         "Inconclusive: neither accept nor reject the candidate. Measure both again and compare.",
     )
 
 
-def test_runs_of_different_workloads_or_traffic_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_of_different_workloads_or_traffic_are_refused(tmp_path: Path, cli: Cli) -> None:
     old = _run(tmp_path / "old", _plain())
     other = _run(tmp_path / "other", _plain(), workload="text_classification")
-    assert main(["compare", old, other]) == 2
-    assert capsys.readouterr().err == (
+    assert cli.err("compare", old, other) == (
         f"{other}: its workload is text_classification, but that of the baseline {old} is spellcheck. Only runs of the "
         "same workload and traffic compare: measure the candidate with the baseline's workload.\n"
     )
     busier = _run(tmp_path / "busier", _plain(), users=2)
-    assert main(["compare", old, busier]) == 2
-    assert capsys.readouterr().err == (
+    assert cli.err("compare", old, busier) == (
         f'{busier}: its traffic is {{"Users":2}}, but that of the baseline {old} is {{"Users":1}}. Only runs of the '
         "same workload and traffic compare: measure the candidate with the baseline's traffic.\n"
     )
-    assert main(["compare", old, str(tmp_path / "nowhere")]) == 2
-    assert capsys.readouterr().err == f"{tmp_path / 'nowhere'} is not a run folder: it has no workload.json.\n"
+    assert (
+        cli.err("compare", old, str(tmp_path / "nowhere"))
+        == f"{tmp_path / 'nowhere'} is not a run folder: it has no workload.json.\n"
+    )

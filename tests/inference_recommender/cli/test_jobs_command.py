@@ -12,8 +12,8 @@ import pytest
 from aws_api.errors import AwsRefused, AwsUnreachable, NotFound
 from aws_api.expiry import TAG, expiry_of, expiry_tag
 from aws_api.sagemaker import ExpiringResource, SageMakerAccount
-from inference_recommender.__main__ import main
 from inference_recommender.cli import jobs
+from tests.inference_recommender.conftest import Cli
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 PAST, FUTURE = datetime(2020, 1, 2, 3, 4, tzinfo=UTC), NOW + timedelta(days=99999)
@@ -50,11 +50,10 @@ Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+def run(monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Command:
     def run(account: Leftovers, *arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(jobs, "SageMakerAccount", lambda: account)
-        code = main(["jobs", *arguments])
-        return code, *capsys.readouterr()
+        return cli("jobs", *arguments)
 
     return run
 

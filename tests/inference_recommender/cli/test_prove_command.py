@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +13,18 @@ import pytest
 
 from inference_recommender.__main__ import main
 from inference_recommender.cli import prove as command_line
-from inference_recommender.cli.prove import check_artifact, check_endpoint_lifetime
 from inference_recommender.load_generator.load_plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.requests import read_payloads
 from inference_recommender.measure import probe
-from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.payloads import request_bodies
 from inference_recommender.run_folder import RunFolder
-from tests.builders import OBJECTIVE, a_candidate, a_recommendation, a_system
+from tests.builders import OBJECTIVE, a_recommendation, a_system
 from tests.inference_recommender.api import DeployedAccount
+from tests.inference_recommender.conftest import Cli
 from tests.inference_recommender.load_generator.virtual_run import URL, run_command
 from tests.virtual_time import Request, answering
-from workloads import ArrivalProcess, MissingArtifact, Proof, Recommendation, UsageError, load_workload
-
-NOW = datetime(2026, 11, 23, 3, 0, tzinfo=UTC)
+from workloads import ArrivalProcess, MissingArtifact, Proof, Recommendation, load_workload
 
 
 class Servers:
@@ -205,11 +202,12 @@ def test_an_interruption_keeps_what_was_measured(
 
 
 def test_the_report_of_a_run_that_is_elsewhere_is_not_drawn(
-    servers: Servers, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    servers: Servers, file: Path, tmp_path: Path, cli: Cli
 ) -> None:
     alone = file.rename(tmp_path / "recommendation.json")
-    assert main(["prove", "spellcheck", "--from", str(alone), "--runs", str(tmp_path / "r"), "--url", "http://h"]) == 0
-    assert "The folder runs/job-1 does not exist, so no report was updated.\n" in capsys.readouterr().err
+    assert "The folder runs/job-1 does not exist, so no report was updated.\n" in cli.err(
+        "prove", "spellcheck", "--from", str(alone), "--runs", str(tmp_path / "r"), "--url", "http://h", code=0
+    )
 
 
 @pytest.mark.parametrize(
@@ -257,16 +255,33 @@ def test_the_stacks_endpoint_gets_the_share_of_every_instance(
 
 
 @pytest.mark.parametrize(
-    ("archive", "more", "begins"),
+    ("changes", "more", "begins"),
     [
-        ("b" * 64, (), "{file}: archive_sha256: aaaaaaaaaaaa… was measured, but "),
         (
-            "a" * 64,
+            {"archive_sha256": "b" * 64},
+            (),
+            "{file}: archive_sha256: aaaaaaaaaaaa… was measured, but endpoint-1 serves bbbbbbbbbbbb…. Deploy the "
+            "measured archive, or measure the deployed one.",
+        ),
+        (
+            {"instance_type": "ml.g5.xlarge"},
+            (),
+            "{file}: recommended.instance_type: is ml.c5.xlarge, but endpoint-1 runs on ml.g5.xlarge. Prove it on an "
+            "endpoint of ml.c5.xlarge.",
+        ),
+        (
+            {"expires_at": datetime(2020, 1, 1, tzinfo=UTC)},
+            ("--max-duration-s", "600"),
+            "--max-duration-s: the proof may take 726 s, but endpoint-1 expires in 0 s, at 2020-01-01T00:00:00+00:00. "
+            "Use a shorter time or a permanent endpoint.",
+        ),
+        (
+            {"instances": 2},
             ("--max-duration-s", "1"),
             "--max-duration-s: 1 s is too short for P90 at 2,400 invocations/min. Allowed: 2 s or more.",
         ),
-        ("a" * 64, ("--instances", "2xml.c5.xlarge"), "--instances: only with --url. AWS reports it for an endpoint."),
-        ("a" * 64, ("--url", "http://h", "--instances", "0"), "--instances: got '0'. Allowed: TYPE or NxTYPE, "),
+        ({}, ("--instances", "2xml.c5.xlarge"), "--instances: only with --url. AWS reports it for an endpoint."),
+        ({}, ("--url", "http://h", "--instances", "0"), "--instances: got '0'. Allowed: TYPE or NxTYPE, "),
     ],
 )
 def test_what_could_not_be_proven_is_refused_before_any_load(
@@ -274,53 +289,12 @@ def test_what_could_not_be_proven_is_refused_before_any_load(
     account: DeployedAccount,
     file: Path,
     capsys: pytest.CaptureFixture[str],
-    archive: str,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any],
     more: tuple[str, ...],
     begins: str,
 ) -> None:
-    account.archive = archive
+    monkeypatch.setattr(command_line, "system_of_endpoint", lambda *_: a_system(**changes))
     assert _prove(file, *more) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith(begins.format(file=file))
     assert (servers.plans, (file.parent.parent / "runs").exists()) == ([], False)
-
-
-RECOMMENDED = Path("recommendation.json")
-CHECKS: dict[str, Callable[[SystemUnderTest], None]] = {
-    "artifact": lambda system: check_artifact(system, a_recommendation(), a_candidate(), RECOMMENDED),
-    "lifetime": lambda system: check_endpoint_lifetime(system, 726, NOW),
-}
-
-
-@pytest.mark.parametrize(
-    ("check", "changes", "problem"),
-    [
-        ("artifact", {"archive_sha256": None, "instance_type": "unknown"}, None),
-        ("lifetime", {}, None),
-        ("lifetime", {"expires_at": NOW + timedelta(seconds=726)}, None),
-        (
-            "artifact",
-            {"archive_sha256": "b" * 64},
-            "recommendation.json: archive_sha256: aaaaaaaaaaaa… was measured, but endpoint-1 serves bbbbbbbbbbbb…. "
-            "Deploy the measured archive, or measure the deployed one.",
-        ),
-        (
-            "artifact",
-            {"instance_type": "ml.g5.xlarge"},
-            "recommendation.json: recommended.instance_type: is ml.c5.xlarge, but endpoint-1 runs on ml.g5.xlarge. "
-            "Prove it on an endpoint of ml.c5.xlarge.",
-        ),
-        (
-            "lifetime",
-            {"expires_at": NOW + timedelta(minutes=10)},
-            "--max-duration-s: the proof may take 726 s, but endpoint-1 expires in 600 s, at "
-            "2026-11-23T03:10:00+00:00. Use a shorter time or a permanent endpoint.",
-        ),
-    ],
-)
-def test_a_proof_needs_the_measured_archive_and_time(check: str, changes: dict[str, Any], problem: str | None) -> None:
-    if problem is None:
-        CHECKS[check](a_system(**changes))
-        return
-    with pytest.raises(UsageError) as caught:
-        CHECKS[check](a_system(**changes))
-    assert str(caught.value) == problem

@@ -11,7 +11,6 @@ import tomllib
 from aws_api.errors import NO_REGION, AwsUnavailable
 from aws_api.service_model import problems
 from benchmarks.searches.simulated_service import MM1, SimulatedService
-from inference_recommender.__main__ import main
 from inference_recommender.cli import arguments as of_commands
 from inference_recommender.cli import run as run_command
 from inference_recommender.cli import run_generator
@@ -19,8 +18,9 @@ from inference_recommender.load_generator.requests import read_payloads
 from inference_recommender.measure import open_loop
 from inference_recommender.measure import run as measure_run
 from inference_recommender.payloads import request_bodies
-from tests.builders import an_artifact
+from tests.builders import an_artifact, known
 from tests.inference_recommender.api import DeployedAccount
+from tests.inference_recommender.conftest import Cli
 from workloads import Recommendation, WorkloadFolder, load_workload
 
 REFUSALS = tomllib.loads(Path(__file__).with_name("run_refusals.toml").read_text("utf-8"))["case"]
@@ -51,19 +51,16 @@ def folder(workloads_copy: Path) -> WorkloadFolder:
 
 
 @pytest.fixture
-def run(
-    folder: WorkloadFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Command:
+def run(folder: WorkloadFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Command:
     """Runs the command against a simulated M/M/1 service."""
     for module in (measure_run, run_generator):
         monkeypatch.setattr(module, "load_artifact", lambda root, workload, target: an_artifact())
     monkeypatch.setattr(of_commands, "deployed_workload", lambda *_: folder)
-    monkeypatch.setattr(open_loop, "GeneratorProbe", lambda *_, **__: SimulatedService(MM1, seed=0).probe)
+    monkeypatch.setattr(open_loop, "probe_of", lambda *_: SimulatedService(MM1, seed=0).probe)
 
     def run(*arguments: str, account: DeployedAccount | None = None) -> tuple[int, str, str]:
         monkeypatch.setattr(run_command, "SageMakerAccount", lambda: account or an_account())
-        code = main(["run", "spellcheck", "--runs", str(tmp_path / "runs"), *arguments])
-        return code, *capsys.readouterr()
+        return cli("run", "spellcheck", "--runs", str(tmp_path / "runs"), *arguments)
 
     return run
 
@@ -132,8 +129,7 @@ def test_a_search_of_known_instances_becomes_a_recommendation_for_review(
     assert code == 0, err
     found = Recommendation.model_validate_json(out)
     assert folder.recommendation() == found
-    assert found.recommended is not None
-    assert (found.recommended.instance_type, found.capacity_basis) == ("ml.g5.xlarge", "open-loop")
+    assert (known(found.recommended).instance_type, found.capacity_basis) == ("ml.g5.xlarge", "open-loop")
     assert (found.provenance.traffic, found.provenance.measured_on) == ("open-loop", "service")
     assert (tmp_path / found.provenance.run / "report.html").exists()
 
@@ -169,7 +165,8 @@ def test_other_measurements_are_only_in_the_runs_folder(
     assert read_payloads(run_folder / "payloads.tar.gz") == request_bodies([dict(row) for row in rows])
 
 
-def test_a_batch_has_no_latency_objective(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_has_no_latency_objective(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_generator, "load_artifact", lambda root, workload, target: an_artifact())
-    assert main(["run", "duplicates", "--url", "http://127.0.0.1:9"]) == 2
-    assert capsys.readouterr().err.startswith("workloads/duplicates/workload.toml: objective: is a throughput")
+    assert cli.err("run", "duplicates", "--url", "http://127.0.0.1:9").startswith(
+        "workloads/duplicates/workload.toml: objective: is a throughput"
+    )

@@ -9,14 +9,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from aws_api.errors import AwsRefused, AwsUnavailable
-from aws_api.sagemaker import FINER_METRICS_TAG, MEASURED_ON_TAG, JobNameTaken, SageMakerAccount
+from aws_api.errors import AwsUnavailable
+from aws_api.sagemaker import FINER_METRICS_TAG, MEASURED_ON_TAG
 from inference_recommender.experiment.measure import ExperimentRun, measure_cells
 from inference_recommender.experiment.plan import Experiment, ExperimentAccess, cells
 from inference_recommender.experiment.result import ExperimentFolder
 from inference_recommender.measurement import Measurement
-from tests.builders import Silent, an_artifact
-from tests.inference_recommender.api import SERIES, points
+from inference_recommender.progress import Progress
+from tests.builders import an_artifact
+from tests.inference_recommender.api import SERIES, FakeService, points
 from workloads import load_workload
 
 ROLE = "arn:aws:iam::123456789012:role/RecommenderRole"
@@ -28,10 +29,9 @@ LATENCIES_MS = {"ts-base": 30, "ts-db": 45, "ort-base": 20, "ort-ig": 25, "ort-i
 FASTER = {"ml.c5.xlarge": 1, "ml.c5.2xlarge": 2}
 
 
-class JobAccount(SageMakerAccount):
-    region = "us-east-1"
-
+class JobAccount(FakeService):
     def __init__(self) -> None:
+        super().__init__([])
         self.ending: int | None = None
         """The number of jobs that end; None lets all end at once."""
         self.failing: dict[str, str] = {}
@@ -43,13 +43,6 @@ class JobAccount(SageMakerAccount):
         """Every CreateModel."""
         self.models: dict[str, Mapping[str, Any]] = {}
         """Those that were not deleted, by name."""
-        self.created: list[Mapping[str, Any]] = []
-        """Every CreateInferenceRecommendationsJob that was answered, in order."""
-        self.stopped: set[str] = set()
-        self.notify = None
-
-    def upload(self, url: str, body: bytes) -> None:
-        """No-op: nothing reads it."""
 
     def upload_archive(self, url: str, file: Path) -> None:
         """No-op: nothing reads it."""
@@ -68,10 +61,8 @@ class JobAccount(SageMakerAccount):
         return self.gpu_utilization_percent
 
     def create_job(self, request: Mapping[str, Any]) -> str:
-        if any(job["JobName"] == request["JobName"] for job in self.created):
-            raise JobNameTaken(request["JobName"])
+        super().create_job(request)
         assert request["InputConfig"]["ModelName"] in self.models, "a job tests a model that is there"
-        self.created.append(request)
         return self._arn(request["JobName"])
 
     def describe_job(self, name: str) -> dict[str, Any]:
@@ -105,15 +96,12 @@ class JobAccount(SageMakerAccount):
         ]
 
     def stop_job(self, name: str) -> None:
-        self.stopped.add(name)
+        self.stopped.append(name)
 
     def tags(self, arn: str) -> dict[str, str]:
         (job,) = [job for job in self.created if self._arn(job["JobName"]) == arn]
         own = {tag["Key"]: tag["Value"] for tag in job["Tags"]}
         return {**own, FINER_METRICS_TAG: "true", MEASURED_ON_TAG: "Some CPU with 2 cores"}
-
-    def container_log(self, job_name: str, endpoint_name: str) -> list[str]:
-        return []
 
     def metrics(
         self, queries: Iterable[Mapping[str, Any]], start: datetime, end: datetime
@@ -125,9 +113,6 @@ class JobAccount(SageMakerAccount):
         factor, given = RATES[self._variant(endpoint)] / min(RATES.values()), self.series_of_tests
         more = tuple(None if count is None else count * factor for count in given.invocations)
         return points(given.model_copy(update={"invocations": more}), asked)
-
-    def scaling_configuration(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        raise AwsRefused("GetScalingConfigurationRecommendation", "NotImplemented", "not here")
 
     def _results(self, name: str) -> list[dict[str, Any]]:
         (request,) = [job for job in self.created if job["JobName"] == name]
@@ -188,6 +173,6 @@ def prepared(
         access=access,
         account=account,
         folder=folder,
-        progress=Silent(),
+        progress=Progress(),
         sleep=lambda seconds: None,
     )

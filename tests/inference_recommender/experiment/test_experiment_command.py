@@ -1,19 +1,17 @@
 """`experiment`, and `report`, `size` and `compare` of its folder: plans, refusals, exit codes. No AWS."""
 
 import json
-import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import botocore.session
 import pytest
 from botocore.validate import validate_parameters
 
-from inference_recommender.__main__ import main
 from inference_recommender.cli import experiment as command
 from inference_recommender.experiment.result import ExperimentFolder
 from tests.builders import an_artifact
+from tests.inference_recommender.conftest import Cli
 from tests.inference_recommender.experiment.experiment_account import IMAGE, NAME, ROLE, JobAccount, prepared, run
 from workloads import load_workload
 
@@ -25,26 +23,6 @@ def with_settings(**keys: str) -> tuple[str, ...]:
 
 ROLE_AND_BUCKET = with_settings(role_arn=ROLE, bucket="bucket")
 ACCESS = (*ROLE_AND_BUCKET, *with_settings(**{"images.all": IMAGE}))
-
-
-class Shown(NamedTuple):
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-Cli = Callable[..., Shown]
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """The command line in this process, with no AWS configuration."""
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
-        monkeypatch.setenv(name, os.devnull)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    return lambda *arguments: Shown(main(list(arguments)), *capsys.readouterr())
 
 
 @pytest.fixture
@@ -68,10 +46,7 @@ def kept(tmp_path: Path) -> ExperimentFolder:
 
 
 def _planned(cli: Cli, *arguments: str) -> dict[str, Any]:
-    shown = cli("experiment", *arguments, "--dry-run")
-    assert shown.returncode == 0, shown.stderr
-    document: dict[str, Any] = json.loads(shown.stdout)
-    return document
+    return dict(cli.json("experiment", *arguments, "--dry-run"))
 
 
 @pytest.mark.usefixtures("built")
@@ -170,9 +145,7 @@ def test_gpu_cells_whose_image_does_not_start_on_a_jobs_hosts_are_measured_by_lo
 
 @pytest.mark.usefixtures("built")
 def test_a_finished_experiment_is_shown_again_and_nothing_is_measured(cli: Cli, kept: ExperimentFolder) -> None:
-    shown = cli("experiment", "--resume", str(kept.path), "--json")
-    assert shown.returncode == 0, shown.stderr
-    document = json.loads(shown.stdout)
+    document = cli.json("experiment", "--resume", str(kept.path), "--json")
     assert document["decision"].startswith("Recommended: ")
     assert "ml.c5.xlarge ort-base" in document["decision"]
     assert json.loads((kept.path / "result.json").read_text("utf-8")) == document
@@ -196,19 +169,16 @@ def test_refusals(cli: Cli, kept: ExperimentFolder, monkeypatch: pytest.MonkeyPa
             f"{'b' * 64}. Start a new one: measurements of different archives cannot be compared.",
         ),
     ):
-        shown = cli("experiment", *arguments)
-        assert (shown.returncode, shown.stdout, shown.stderr) == (2, "", f"{message}\n")
+        assert cli("experiment", *arguments) == (2, "", f"{message}\n")
 
 
 def test_report_size_and_compare_read_an_experiment_as_a_run(cli: Cli, kept: ExperimentFolder) -> None:
-    shown = cli("report", str(kept.path))
-    assert (shown.returncode, shown.stdout, shown.stderr) == (0, f"{kept.report}\n", "")
+    assert cli("report", str(kept.path)) == (0, f"{kept.report}\n", "")
     assert kept.report.read_text("utf-8").count("<svg") == 3
     peak = ("--peak-invocations-per-minute", "24000", "--set", "sizing.headroom=0")
-    sized = json.loads(cli("size", "--from", str(kept.path), *peak, "--json").stdout)
+    sized = cli.json("size", "--from", str(kept.path), *peak, "--json")
     assert {(one["variant"], one["instance_count"]) for one in sized["candidates"]} == {("ts-base", 3), ("ort-base", 2)}
-    compared = cli("compare", str(kept.path), str(kept.path), "--json")
-    assert compared.returncode == 4, "this account's tests have no confidence interval"
-    unfit = json.loads(compared.stdout)["cautions"]
+    # This account's tests have no confidence interval.
+    unfit = cli.json("compare", str(kept.path), str(kept.path), "--json", code=4)["cautions"]
     for name in ("ts-base ml.c5.xlarge", "ort-base ml.c5.xlarge"):
         assert [reason for reason in unfit if name in reason]

@@ -17,8 +17,8 @@ from inference_recommender.experiment.measure import ExperimentRun
 from inference_recommender.experiment.plan import Cell, CellBatch
 from inference_recommender.experiment.result import ExperimentFolder
 from inference_recommender.measure.load_test import LoadTest
-from inference_recommender.progress import ProgressUpdate
-from tests.builders import Silent
+from inference_recommender.progress import Progress, ProgressUpdate
+from tests.builders import known
 from tests.inference_recommender.api import SERIES
 from tests.inference_recommender.experiment.experiment_account import (
     IMAGE,
@@ -78,8 +78,7 @@ def test_models_live_as_long_as_their_jobs_and_serve_the_archive_that_was_built(
     assert account.models == {}
     (made,) = account.made
     *tags, expiry = made["Tags"]
-    expires_at = expiry_of([expiry])
-    assert expires_at is not None
+    expires_at = known(expiry_of([expiry]))
     assert 7200 < (expires_at - datetime.now(UTC)).total_seconds() < 7200 * len(TYPES) + 3600
     assert tags == [{"Key": "workload", "Value": "text_classification"}, {"Key": "variant", "Value": "ort-base"}]
     assert (made["ModelName"], made["ExecutionRoleArn"]) == (f"{NAME}-ort-base", ROLE)
@@ -241,7 +240,7 @@ def planned(kept: ExperimentFolder, endpoints: EndpointAccount) -> ExperimentRun
 def test_load_tests_measure_each_cell_on_its_endpoint_and_an_ended_one_not_again(
     planned: ExperimentRun, endpoints: EndpointAccount, kept: ExperimentFolder, network: Network
 ) -> None:
-    class Killed(Silent):
+    class Killed(Progress):
         def update(self, update: ProgressUpdate) -> None:
             if len(endpoints.made_endpoints) == 2:
                 raise KeyboardInterrupt

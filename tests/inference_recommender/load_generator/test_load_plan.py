@@ -11,7 +11,6 @@ import tomllib
 from inference_recommender.load_generator.load_plan import (
     Arrivals,
     LoadPlan,
-    Schedule,
     TrafficPattern,
     arrival_times,
     schedule,
@@ -33,36 +32,29 @@ def test_a_wrong_plan_is_rejected(tmp_path: Path, case: dict[str, Any]) -> None:
     assert str(refused.value) == f"{file}: {case['message']}"
 
 
-def _schedule(pattern: dict[str, Any], longest_s: float = 1e9) -> Schedule:
-    return schedule(TrafficPattern.model_validate(pattern, strict=False), longest_s)
-
-
 def _phases(*phases: tuple[int, int, int]) -> dict[str, Any]:
     keys = ("InitialNumberOfUsers", "SpawnRate", "DurationInSeconds")
     return {"TrafficType": "PHASES", "Phases": [dict(zip(keys, phase, strict=True)) for phase in phases]}
 
 
-def test_a_phase_gains_a_user_every_60_over_spawn_rate_seconds() -> None:
-    planned = _schedule(_phases((1, 2, 120)))
-    assert [planned.users_at(second) for second in (0, 29.9, 30, 59.9, 60, 119.9, 120)] == [1, 1, 2, 2, 3, 4, 0]
+STAIRS = {"TrafficType": "STAIRS", "Stairs": {"DurationInSeconds": 180, "NumberOfSteps": 3, "UsersPerStep": 2}}
 
 
-def test_each_phase_starts_with_its_own_number_of_users() -> None:
-    planned = _schedule(_phases((1, 60, 10), (3, 0, 5)))
-    assert [planned.users_at(second) for second in (9.5, 10, 14.9, 15)] == [10, 3, 3, 0]
-
-
-def test_stairs_divide_their_duration_into_equal_steps() -> None:
-    planned = _schedule(
-        {"TrafficType": "STAIRS", "Stairs": {"DurationInSeconds": 180, "NumberOfSteps": 3, "UsersPerStep": 2}}
-    )
-    assert [planned.users_at(second) for second in (0, 59, 60, 120, 179, 180)] == [2, 2, 4, 6, 6, 0]
-
-
-def test_the_job_duration_cuts_the_traffic() -> None:
-    planned = _schedule(_phases((1, 6, 120), (5, 0, 60)), longest_s=25)
-    assert planned.end_s == 25
-    assert [at_s for at_s, _ in planned.changes] == [0, 10, 20]
+@pytest.mark.parametrize(
+    ("pattern", "longest_s", "users"),
+    [
+        (_phases((1, 2, 120)), None, {0: 1, 29.9: 1, 30: 2, 59.9: 2, 60: 3, 119.9: 4, 120: 0}),
+        (_phases((1, 60, 10), (3, 0, 5)), None, {9.5: 10, 10: 3, 14.9: 3, 15: 0}),
+        (STAIRS, None, {0: 2, 59: 2, 60: 4, 120: 6, 179: 6, 180: 0}),
+        (_phases((1, 6, 120), (5, 0, 60)), 25, {0: 1, 10: 2, 20: 3, 24.9: 3, 25: 0}),
+    ],
+    ids=["a user every 60 / SpawnRate seconds", "each phase has its own start", "equal steps", "cut"],
+)
+def test_the_users_follow_the_pattern(
+    pattern: dict[str, Any], longest_s: float | None, users: dict[float, int]
+) -> None:
+    planned = schedule(TrafficPattern.model_validate(pattern, strict=False), longest_s)
+    assert {second: planned.users_at(second) for second in users} == users
 
 
 def _arrivals(per_minute: float, seconds: float, seed: int = 1) -> Arrivals:

@@ -20,6 +20,7 @@ from inference_recommender.load_generator.process import GeneratorProcess, gener
 from inference_recommender.load_generator.records import SentRequests
 from inference_recommender.load_generator.summary import merge
 from inference_recommender.payloads import payload_archive
+from tests.builders import known
 from tests.inference_recommender.server import serving
 
 pytestmark = pytest.mark.integration
@@ -43,18 +44,17 @@ def test_an_exception_ends_the_child_and_keeps_what_was_measured(tmp_path: Path,
 
     before = psutil.Process().children()  # other tests' servers, where they share this process
     with serving() as server:
-        generator = GeneratorProcess.start(_plan(tmp_path, server.url), tmp_path / "out")
+        generator = GeneratorProcess(_plan(tmp_path, server.url), tmp_path / "out")
         with pytest.raises(error):
             listen(generator)
         outcome = generator.outcome()
     assert (outcome.exit_code, outcome.reason) == (0, "stopped")
-    assert outcome.summary is not None
-    assert outcome.summary["invocations"] > 0
+    assert known(outcome.summary)["invocations"] > 0
     assert set(psutil.Process().children()) <= set(before)
 
 
 def test_a_stop_before_the_load_began_is_told_as_one(tmp_path: Path) -> None:
-    with serving() as server, GeneratorProcess.start(_plan(tmp_path, server.url), tmp_path / "out") as generator:
+    with serving() as server, GeneratorProcess(_plan(tmp_path, server.url), tmp_path / "out") as generator:
         generator.request_stop()
         outcome = generator.outcome()
     assert (outcome.reason, outcome.summary) == ("stopped before the load began", None)
@@ -71,8 +71,7 @@ def test_a_generator_whose_parent_was_killed_ends(tmp_path: Path) -> None:
                      lambda event: print(event["event"], flush=True))
         """
         parent = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True)
-        assert parent.stdout is not None
-        assert [parent.stdout.readline() for _ in range(2)] == ["started\n", "window\n"]
+        assert [known(parent.stdout).readline() for _ in range(2)] == ["started\n", "window\n"]
         [child] = psutil.Process(parent.pid).children()
         os.kill(parent.pid, signal.SIGKILL)
         parent.wait()
@@ -89,7 +88,7 @@ def test_a_generator_that_refuses_its_payloads_says_why(tmp_path: Path) -> None:
 
 
 def test_a_generator_that_crashes_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
-    with serving() as server, GeneratorProcess.start(_plan(tmp_path, server.url), tmp_path / "out") as generator:
+    with serving() as server, GeneratorProcess(_plan(tmp_path, server.url), tmp_path / "out") as generator:
         assert next(generator.events())["event"] == "started"
         generator._process.kill()
         outcome = generator.outcome()
@@ -126,8 +125,7 @@ def test_two_real_generators_share_the_users_and_merge_to_one_result(tmp_path: P
         plan = _plan(tmp_path, server.url)
         shares = [plan.model_copy(update={"share": Share(index=index, of=2)}) for index in range(2)]
         generators = [
-            running.enter_context(GeneratorProcess.start(share, tmp_path / str(index)))
-            for index, share in enumerate(shares)
+            running.enter_context(GeneratorProcess(share, tmp_path / str(index))) for index, share in enumerate(shares)
         ]
         for generator in generators:
             run_until(generator, 2.0)
@@ -142,7 +140,6 @@ def test_two_real_generators_share_the_users_and_merge_to_one_result(tmp_path: P
     start, end = merged.summary["started_at"], merged.summary["started_at"] + merged.summary["duration_s"]
     shared = 0
     for outcome in outcomes:
-        assert outcome.summary is not None
-        finished_at = SentRequests.read(outcome.records).finished_s + outcome.summary["started_at"]
+        finished_at = SentRequests.read(outcome.records).finished_s + known(outcome.summary)["started_at"]
         shared += int(((finished_at >= start) & (finished_at < end)).sum())
     assert merged.summary["invocations"] == shared == len(SentRequests.read(merged.records)) > 0

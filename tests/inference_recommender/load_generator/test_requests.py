@@ -135,24 +135,18 @@ def test_an_endpoint_by_name_gets_requests_that_are_signed(monkeypatch: pytest.M
 
 
 def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME"):
-        monkeypatch.delenv(name, raising=False)
     for name, value in (
         ("AWS_ACCESS_KEY_ID", KEY),
         ("AWS_SECRET_ACCESS_KEY", SECRET),
         ("AWS_SESSION_TOKEN", TOKEN),
         ("AWS_DEFAULT_REGION", REGION),
-        ("AWS_CONFIG_FILE", "/dev/null"),
-        ("AWS_SHARED_CREDENTIALS_FILE", "/dev/null"),
     ):
         monkeypatch.setenv(name, value)
 
 
 def test_an_endpoint_without_credentials_or_region_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     _credentials(monkeypatch)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.delenv("AWS_DEFAULT_REGION")
-    monkeypatch.delenv("AWS_REGION", raising=False)
     plan = _plan(endpoint=NamedEndpoint(name="e"))
     with pytest.raises(ProjectError) as refused:
         outgoing(plan, [BODY])

@@ -23,12 +23,12 @@ from inference_recommender.measure.generator_fleet import (
     plan_fleet,
     source_files,
 )
+from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
-from tests.builders import Silent
-from tests.conftest import EditToml
+from tests.builders import known
 from tests.inference_recommender.measure.test_load_test import a_test, measured_by
 from tests.inference_recommender.measure.virtual_load import VirtualFleet
-from workloads import ROOT, Interrupted, Unavailable, WorkloadFolder, load_workload
+from workloads import ROOT, Interrupted, Unavailable, WorkloadFolder
 
 
 def fleet(**changes: Any) -> dict[str, Any]:
@@ -41,16 +41,6 @@ def fleet(**changes: Any) -> dict[str, Any]:
         "region": "us-east-1",
     }
     return {**three, **changes}
-
-
-@pytest.fixture
-def run_folder(tmp_path: Path) -> RunFolder:
-    return RunFolder(tmp_path / "runs" / "spellcheck-quick-1")
-
-
-@pytest.fixture
-def source(edit_toml: EditToml) -> WorkloadFolder:
-    return load_workload("spellcheck", edit_toml('percentile = "P99"', 'percentile = "P50"'))
 
 
 def test_a_fleet_is_one_processing_job_that_the_service_would_take() -> None:
@@ -92,7 +82,7 @@ def test_what_a_generator_runs_on_is_installed_from_a_lock(monkeypatch: pytest.M
 def test_three_generators_merge_to_what_the_servers_saw(source: WorkloadFolder, run_folder: RunFolder) -> None:
     account = VirtualFleet()
     job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, **fleet())
-    drive = FleetDrive(job, account, ROOT, Silent())
+    drive = FleetDrive(job, account, ROOT, Progress())
     measured = measured_by(a_test(drive=drive, users=6), source, run_folder)
     shares = [json.loads(file.read_text("utf-8")) for file in sorted((run_folder.path / "load").glob("*/summary.json"))]
     assert len(shares) == 3
@@ -102,8 +92,7 @@ def test_three_generators_merge_to_what_the_servers_saw(source: WorkloadFolder, 
     merged = json.loads((run_folder.path / "load" / "summary.json").read_text("utf-8"))
     assert merged["generators"] == 3
     assert 0.6 * total < merged["invocations"] <= total, "those of the time in which all were at work"
-    assert measured.series is not None
-    assert sum(count or 0 for count in measured.series.invocations) == merged["invocations"]
+    assert sum(count or 0 for count in known(measured.series).invocations) == merged["invocations"]
     assert measured.closed_loop_invocations_per_minute == pytest.approx(6 * 50 * 60 / 2, rel=0.05), (
         "per instance, of two"
     )
@@ -121,7 +110,7 @@ def test_ctrl_c_stops_the_fleet_and_keeps_what_it_measured(
     account.interrupted, account.measures = True, measures
     job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, **fleet(generators=2))
     with pytest.raises(Interrupted):
-        measured_by(a_test(drive=FleetDrive(job, account, ROOT, Silent())), source, run_folder)
+        measured_by(a_test(drive=FleetDrive(job, account, ROOT, Progress())), source, run_folder)
     assert account.stopped == ["spellcheck-quick-1"]
     (measured,) = run_folder.measurements()
     if measured.series is None:
@@ -137,7 +126,7 @@ def test_a_job_that_fails_says_why(source: WorkloadFolder, run_folder: RunFolder
     account.failure = "source.tar.gz: it is not gzip. Start the run again: it uploads it anew."
     job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, **fleet(generators=1))
     with pytest.raises(Unavailable) as caught:
-        measured_by(a_test(drive=FleetDrive(job, account, ROOT, Silent())), source, run_folder)
+        measured_by(a_test(drive=FleetDrive(job, account, ROOT, Progress())), source, run_folder)
     assert str(caught.value) == f"Processing job spellcheck-quick-1 failed: {account.failure}"
 
 

@@ -15,9 +15,8 @@ from inference_recommender.measure import run as use_case
 from inference_recommender.measure.job import JobFailed, JobSource, candidates_of
 from inference_recommender.measure.job_requests import Configuration, TestedModel, plan_job
 from inference_recommender.measure.run import RunSubject, run
-from inference_recommender.progress import ProgressUpdate
 from inference_recommender.run_folder import RunFolder
-from tests.builders import a_measurement, a_run_folder, an_artifact
+from tests.builders import Watched, a_measurement, a_run_folder, an_artifact, known
 from tests.inference_recommender.api import SERIES, FakeService, description, endpoint, recommendation, step
 from workloads import Interrupted, NoVerdict, Recommendation, UsageError, WorkloadFolder, load_workload
 
@@ -29,27 +28,13 @@ TESTED = TestedModel(
 LAGGED = "generator lagged: it used 97% of its core, so it was the bottleneck"
 
 
-class Watcher:
-    """A progress that keeps what it receives."""
-
-    def __init__(self) -> None:
-        self.updates: list[ProgressUpdate] = []
-        self.said: list[str] = []
-
-    def update(self, update: ProgressUpdate) -> None:
-        self.updates.append(update)
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-
 class Runs:
     """Runs spellcheck's quick traffic in one folder, by a job or by several."""
 
     def __init__(self, folder: WorkloadFolder, path: Path) -> None:
         self.folder = folder
         self.run_folder = RunFolder(path)
-        self.watcher = Watcher()
+        self.watcher = Watched()
         self.sleep: Callable[[float], None] = lambda seconds: None
 
     def __call__(self, service: FakeService, tests: int = 1) -> Recommendation:
@@ -87,8 +72,7 @@ def test_a_completed_job_becomes_a_recommendation_with_a_report(workloads_copy: 
     )
     service.machine = "Some CPU, 2 cores"
     found = runs(service)
-    assert found.recommended is not None
-    assert (found.recommended.instance_count, found.capacity_basis) == (47, "estimate")
+    assert (known(found.recommended).instance_count, found.capacity_basis) == (47, "estimate")
     assert (found.provenance.measured_on, found.provenance.machine) == ("local", "Some CPU, 2 cores")
     assert found.provenance.run == "runs/job"
     assert "Measured on this machine, not on SageMaker." in runs.run_folder.report.read_text("utf-8")
@@ -113,8 +97,7 @@ def test_the_request_and_the_payloads_are_sent_with_the_runs_marks(runs: Runs) -
     (created,) = service.created
     *_, mark, expiry = created["Tags"]
     assert mark == {"Key": "run", "Value": runs.run_folder.jobs().token}
-    expires_at = expiry_of([expiry])
-    assert expires_at is not None
+    expires_at = known(expiry_of([expiry]))
     longest_s = created["InputConfig"]["JobDurationInSeconds"]
     assert 0 < longest_s < (expires_at - datetime.now(UTC)).total_seconds() < longest_s + 7201
 
@@ -137,8 +120,7 @@ def test_a_failed_job_is_reported_with_its_containers_log(runs: Runs) -> None:
     )
     assert caught.value.exit_code == 3
     (measured,) = runs.run_folder.measurements()
-    assert measured.series is not None
-    assert (measured.failure_reason, measured.series.invocations) == (explained, few)
+    assert (measured.failure_reason, known(measured.series).invocations) == (explained, few)
 
 
 NO_VERDICTS: dict[str, tuple[FakeService, dict[str, Any], str]] = {

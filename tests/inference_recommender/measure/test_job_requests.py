@@ -120,27 +120,23 @@ def test_a_job_is_refused_on_hosts_that_are_known_not_to_start_the_image(spellch
     )
 
 
+NEWER = "hosting.triton_version=25.04"
+
+
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "endpoint"),
     [
-        (),
-        ("hosting.triton_version=25.04", "recommender.ignore_driver=true"),
-        (
-            "hosting.triton_version=25.04",
-            "recommender.model=arn:aws:sagemaker:us-east-1:123456789012:model-package/m/1",
-        ),
+        ((), None),
+        ((NEWER, "recommender.ignore_driver=true"), None),
+        ((NEWER, f"recommender.model={PACKAGE}"), None),
+        ((NEWER,), "e"),
     ],
 )
-def test_a_job_runs_with_the_default_image_with_an_override_or_with_a_model_of_the_users_own(
-    spellcheck: WorkloadFolder, settings: tuple[str, ...]
+def test_a_job_runs_with_the_default_image_an_override_or_a_model_or_endpoint_of_the_users_own(
+    spellcheck: WorkloadFolder, settings: tuple[str, ...], endpoint: str | None
 ) -> None:
     workload = _on_gpus(spellcheck, *settings)
-    assert plan_default_job(workload, TESTED, "job-1").check_drivers(workload) == []
-
-
-def test_a_default_job_may_test_an_endpoint_whose_image_no_default_driver_starts(spellcheck: WorkloadFolder) -> None:
-    workload = _on_gpus(spellcheck, "hosting.triton_version=25.04")
-    assert plan_default_job(workload, replace(TESTED, endpoint_name="e"), "job-1").check_drivers(workload) == []
+    assert plan_default_job(workload, replace(TESTED, endpoint_name=endpoint), "job-1").check_drivers(workload) == []
 
 
 def test_a_pair_of_which_no_source_says_anything_is_a_warning(spellcheck: WorkloadFolder) -> None:

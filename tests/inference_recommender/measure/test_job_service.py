@@ -19,6 +19,7 @@ from inference_recommender.measure.job_service import (
     stop_and_wait,
 )
 from inference_recommender.report.candidates import advice_text
+from tests.builders import known
 from tests.inference_recommender.api import FakeService, description, endpoint, recommendation
 from workloads import load_workload
 from workloads.recommendation import ScalingAdvice
@@ -160,12 +161,11 @@ class Advisor(FakeService):
 
 def test_awss_policy_is_requested_for_the_objectives_trough_and_peak() -> None:
     service = Advisor(ANSWER)
-    found = service.advice()
+    found = known(service.advice())
     (request,) = service.requests
     assert problems("sagemaker", "GetScalingConfigurationRecommendation", request) == []
     assert request["RecommendationId"] == "job-1/1"
     assert request["ScalingPolicyObjective"] == {"MinInvocationsPerMinute": 24_000, "MaxInvocationsPerMinute": 240_000}
-    assert found is not None
     assert (found.invocations_per_instance, found.model_latency) == (12_000, 21)
     assert advice_text(found) == (
         "AWS's own scaling policy, without a latency objective: 2 to 20 instances, target 6,000 "
@@ -176,8 +176,7 @@ def test_awss_policy_is_requested_for_the_objectives_trough_and_peak() -> None:
 
 
 def test_without_a_policy_there_is_a_reason_or_no_advice() -> None:
-    refused = Advisor("AccessDeniedException").advice()
-    assert refused is not None
+    refused = known(Advisor("AccessDeniedException").advice())
     assert advice_text(refused) == (
         "AWS returned no scaling policy: AWS refused GetScalingConfigurationRecommendation: "
         "AccessDeniedException: not you."

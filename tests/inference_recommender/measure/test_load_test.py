@@ -14,8 +14,7 @@ from inference_recommender.measurement import Measurement
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.evidence import read_evidence
-from tests.builders import Silent, a_system, an_artifact
-from tests.conftest import EditToml
+from tests.builders import Watched, a_system, an_artifact, known
 from tests.inference_recommender.measure.virtual_load import SERVICE_S, virtual_drive
 from tests.inference_recommender.server import Server, serving
 from tests.virtual_time import Network, answering
@@ -29,17 +28,6 @@ URL = "http://127.0.0.1:1"
 def server() -> Iterator[Server]:
     with serving(delay_s=SERVICE_S) as started:
         yield started
-
-
-@pytest.fixture
-def run_folder(tmp_path: Path) -> RunFolder:
-    return RunFolder(tmp_path / "runs" / "spellcheck-quick-1")
-
-
-@pytest.fixture
-def source(edit_toml: EditToml) -> WorkloadFolder:
-    """An objective for which a run of seconds has enough samples."""
-    return load_workload("spellcheck", edit_toml('percentile = "P99"', 'percentile = "P50"'))
 
 
 def brief_traffic(seconds: int, users: int) -> PhasedTraffic:
@@ -65,26 +53,19 @@ def subject(source: WorkloadFolder) -> RunSubject:
 def measured_by(
     test: LoadTest, source: WorkloadFolder, run_folder: RunFolder, progress: Progress | None = None
 ) -> Measurement:
-    (measured,) = begin_and_measure(test, run_folder, progress or Silent(), subject(source))
+    (measured,) = begin_and_measure(test, run_folder, progress or Progress(), subject(source))
     return measured
 
 
 def test_a_run_against_a_url_is_a_run_like_any_other(source: WorkloadFolder, run_folder: RunFolder) -> None:
-    updates: list[ProgressUpdate] = []
-
-    class Watcher(Silent):
-        def update(self, update: ProgressUpdate) -> None:
-            updates.append(update)
-
-    network = Network(answering(SERVICE_S))
-    recommendation = run(a_test(drive=virtual_drive(network)), run_folder, Watcher(), subject=subject(source))
+    network, watched = Network(answering(SERVICE_S)), Watched()
+    recommendation = run(a_test(drive=virtual_drive(network)), run_folder, watched, subject=subject(source))
     (candidate,) = recommendation.candidates
     (measured,) = run_folder.measurements()
-    assert measured.series is not None
-    finished = sum(count or 0 for count in measured.series.invocations)
+    finished = sum(count or 0 for count in known(measured.series).invocations)
     assert len(network.requests) - 4 <= finished <= len(network.requests), "all but unfinished ones"
     assert finished == pytest.approx(50 + 3 * 100, abs=4)
-    assert measured.series.users[:3] == (1.0, 2.0, 2.0)
+    assert known(measured.series).users[:3] == (1.0, 2.0, 2.0)
     assert measured.closed_loop_invocations_per_minute == pytest.approx(finished * 15 / 2, rel=0.01), (
         "per instance, of two"
     )
@@ -105,7 +86,7 @@ def test_a_run_against_a_url_is_a_run_like_any_other(source: WorkloadFolder, run
     payloads = run_folder.path / "payloads.tar.gz"
     assert stat.S_IMODE(payloads.stat().st_mode) == 0o600, "they are requests of real users"
     assert read_evidence(run_folder.path).measured == (measured,)
-    assert {update.status for update in updates} == {"IN_PROGRESS"}
+    assert {update.status for update in watched.updates} == {"IN_PROGRESS"}
     assert recommendation.recommended is not None
 
 
@@ -114,11 +95,9 @@ def test_the_plan_has_the_traffic_the_conditions_and_the_limit_of_a_job(monkeypa
     workload = load_workload("text_classification").workload
     test = replace(a_test(), traffic=workload.traffic["production"])
     plan = test.plan(workload, Path("p.tar.gz"))
-    assert plan.traffic_pattern is not None
-    assert [phase.duration_in_seconds for phase in plan.traffic_pattern.phases] == [600, 1200]
+    assert [phase.duration_in_seconds for phase in known(plan.traffic_pattern).phases] == [600, 1200]
     assert plan.stopping_conditions.max_invocations == 30_000
-    assert plan.stopping_conditions.latency is not None
-    assert plan.stopping_conditions.latency.value_in_milliseconds == 500
+    assert known(plan.stopping_conditions.latency).value_in_milliseconds == 500
 
 
 LAGGED = "generator lagged: it used 97% of its core, so it was the bottleneck"
@@ -146,19 +125,17 @@ def test_ctrl_c_keeps_the_measurements(source: WorkloadFolder, run_folder: RunFo
         measured_by(a_test(drive=virtual_drive(stopped_after_s=3.5), seconds=60), source, run_folder)
     assert str(caught.value) == f"Interrupted: the load was stopped. Measurements: {run_folder.path}."
     (measured,) = run_folder.measurements()
-    assert measured.series is not None
-    assert sum(count or 0 for count in measured.series.invocations) == pytest.approx(50 + 2.5 * 100, abs=2)
+    assert sum(count or 0 for count in known(measured.series).invocations) == pytest.approx(50 + 2.5 * 100, abs=2)
 
 
 def test_ctrl_c_ends_the_generators_process_in_good_order(
     source: WorkloadFolder, run_folder: RunFolder, server: Server
 ) -> None:
-    class Impatient(Silent):
+    class Impatient(Progress):
         def update(self, update: ProgressUpdate) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(Interrupted):
         measured_by(a_test(server.url, seconds=300), source, run_folder, Impatient())
     (measured,) = run_folder.measurements()
-    assert measured.series is not None
-    assert sum(count or 0 for count in measured.series.invocations) == pytest.approx(len(server.seen), abs=3)
+    assert sum(count or 0 for count in known(measured.series).invocations) == pytest.approx(len(server.seen), abs=3)

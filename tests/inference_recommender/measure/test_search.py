@@ -1,6 +1,5 @@
 """Open-loop searches of a job's candidates, and of a system without a test. Without a result the estimate decides."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,10 @@ from inference_recommender.measure.open_loop import CandidateSearch, OpenLoopSea
 from inference_recommender.measure.run import RunSubject, run
 from inference_recommender.measurement import Measurement, measurements
 from inference_recommender.payloads import payload_archive
+from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.verdict import initial_rate
-from tests.builders import Silent, a_provenance, a_run_folder, a_system, an_artifact
+from tests.builders import a_provenance, a_run_folder, a_system, an_artifact, known
 from tests.inference_recommender.api import SERIES, DeployedAccount, description
 from workloads import LatencyObjective, NoVerdict, Provenance, Unavailable, load_workload
 
@@ -40,33 +40,30 @@ def systems(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Simulates an M/M/1 service instead of a server and its generator. Returns the systems that are probed."""
     probed: list[Any] = []
 
-    def probe_of(payloads: Path, folder: Path, system: Any, **options: Any) -> SendProbe:
+    def probe_of(system: Any, *_: Any) -> SendProbe:
         probed.append(system)
         return SimulatedService(MM1, seed=0).probe
 
-    monkeypatch.setattr(open_loop, "GeneratorProbe", probe_of)
+    monkeypatch.setattr(open_loop, "probe_of", probe_of)
     monkeypatch.setattr(start_stages, "ask_url", lambda url: lambda body: True)
     monkeypatch.setattr(start_stages, "ask_endpoint", lambda name, client: lambda body: True)
     return probed
 
 
 def found_by(account: DeployedAccount, kept: RunFolder, measured: Measurement = MEASURED) -> Measurement:
-    return CandidateSearch(account=account, sleep=lambda seconds: None)(measured, kept, Silent())
+    return CandidateSearch(account=account, sleep=lambda seconds: None)(measured, kept, Progress())
 
 
 def test_a_candidate_is_searched_on_a_temporary_endpoint_with_its_environment(kept: RunFolder) -> None:
     account = DeployedAccount()
     measured = found_by(account, kept)
-    assert measured.open_loop is not None
-    assert measured.open_loop.probes
+    assert known(measured.open_loop).probes
     model, config = account.made
     name = config["EndpointConfigName"]
     assert model["PrimaryContainer"]["Environment"] == {"A": "1", "THREADS": "2"}
-    expires_at = expiry_of(config["Tags"])
-    assert expires_at is not None
+    expires_at = known(expiry_of(config["Tags"]))
     assert (expires_at - datetime.now(UTC)).total_seconds() > 3600 + GRACE_S, "a start may take an hour"
-    started = measured.cold_start
-    assert started is not None
+    started = known(measured.cold_start)
     assert (started.fetch_s, started.unpack_s) == pytest.approx((0.025, 0.075), abs=1e-5)
     assert (started.instance_type, started.archive_sha256, started.measured_on) == ("ml.c5.xlarge", "a" * 64, "local")
     (variant,) = config["ProductionVariants"]
@@ -104,7 +101,7 @@ def test_without_search_only_an_estimate_far_below_the_closed_loop_rate_is_check
         return measured
 
     source = Kept(MEASURED.model_copy(update={"closed_loop_invocations_per_minute": rate}))
-    run(source, kept, Silent(), search=search, search_all=search_all)
+    run(source, kept, Progress(), search=search, search_all=search_all)
     assert len(calls) == searches
 
 
@@ -125,8 +122,7 @@ def test_an_endpoint_that_does_not_start_leaves_the_estimate_to_decide(
     account = DeployedAccount()
     for name, value in changes.items():
         monkeypatch.setattr(account, name, value)
-    found = found_by(account, kept).open_loop
-    assert found is not None
+    found = known(found_by(account, kept).open_loop)
     assert not found.decides
     assert found.reason == reason.format(name=account.deleted[0])
 
@@ -136,8 +132,7 @@ def test_a_start_without_a_log_does_not_end_the_search(kept: RunFolder, monkeypa
     monkeypatch.setattr(account, "endpoint_log", refuse)
     measured = found_by(account, kept)
     assert measured.cold_start is None
-    assert measured.open_loop is not None
-    assert measured.open_loop.probes
+    assert known(measured.open_loop).probes
 
 
 def alone(tmp_path: Path, longest_s: float = 3600.0) -> Measurement:
@@ -147,24 +142,17 @@ def alone(tmp_path: Path, longest_s: float = 3600.0) -> Measurement:
         workload=folder.workload, payloads=folder.payloads(), artifact=an_artifact(), traffic=open_loop.OPEN_LOOP
     )
     source = OpenLoopSearch(system=a_system(instances=2), longest_s=longest_s)
-    recommendation = run(source, run_folder, Silent(), subject=subject)
+    recommendation = run(source, run_folder, Progress(), subject=subject)
     assert recommendation.provenance.traffic == "open-loop"
     (measured,) = run_folder.measurements()
     (candidate,) = recommendation.candidates
-    assert measured.open_loop is not None
-    assert candidate.max_invocations_per_minute == measured.open_loop.invocations_per_minute
+    assert candidate.max_invocations_per_minute == known(measured.open_loop).invocations_per_minute
     return measured
 
 
 def test_a_search_alone_finds_the_capacity_per_instance(tmp_path: Path) -> None:
-    found = alone(tmp_path).open_loop
-    assert found is not None
-    assert found.invocations_per_minute is not None
-    assert max(probe.invocations_per_minute for probe in found.probes) > found.invocations_per_minute / 2
-
-
-def of(probe: Callable[[float, float], ProbeRecords]) -> Callable[..., Any]:
-    return lambda *_, **__: probe
+    found = known(alone(tmp_path).open_loop)
+    assert max(probe.invocations_per_minute for probe in found.probes) > known(found.invocations_per_minute) / 2
 
 
 def lagged(rate: float, seconds: float) -> ProbeRecords:
@@ -186,7 +174,7 @@ def lagged(rate: float, seconds: float) -> ProbeRecords:
 def test_a_search_alone_that_finds_too_little_gives_no_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, probe: SendProbe, longest_s: float, reason: str
 ) -> None:
-    monkeypatch.setattr(open_loop, "GeneratorProbe", of(probe))
+    monkeypatch.setattr(open_loop, "probe_of", lambda *_: probe)
     with pytest.raises(NoVerdict) as caught:
         alone(tmp_path, longest_s)
     assert str(caught.value).startswith(reason)
@@ -202,14 +190,12 @@ def test_a_search_begins_at_the_rate_that_the_records_suggest_after_a_slow_warm_
             raise Unavailable("it is gone.")
         return simulated.probe(rate_per_minute, duration_s)
 
-    found = searched(MEASURED, gone_when_warm, OBJECTIVE, 60.0, Silent()).open_loop
-    expected = initial_rate(MEASURED, OBJECTIVE)
-    assert expected is not None
+    found = known(searched(MEASURED, gone_when_warm, OBJECTIVE, 60.0, Progress()).open_loop)
+    expected = known(initial_rate(MEASURED, OBJECTIVE))
     assert rates[-1] == pytest.approx(expected)
     assert expected < (MEASURED.closed_loop_invocations_per_minute or 0)
-    assert found is not None
     assert found.reason == "it is gone"
     fast, bare = OBJECTIVE.model_copy(update={"model_latency_ms": 1.0}), MEASURED.model_copy(update={"series": None})
     assert initial_rate(MEASURED, fast) == initial_rate(bare, OBJECTIVE) == 6_000, "half of the closed-loop rate"
     failed = MEASURED.model_copy(update={"failure_reason": "Out of memory."})
-    assert searched(failed, lambda rate, seconds: pytest.fail("sent"), OBJECTIVE, 60.0, Silent()) is failed
+    assert searched(failed, lambda rate, seconds: pytest.fail("sent"), OBJECTIVE, 60.0, Progress()) is failed

@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Callable
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,10 +12,11 @@ from moto import mock_aws
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.kserve import Body
 from inference_recommender.measure import start_stages
-from inference_recommender.measure.start_stages import LogLine, Stages, cold_start, first_answer_s, stages, start_of
+from inference_recommender.measure.start_stages import LogLine, cold_start, first_answer_s, stages, start_of
 from tests.builders import a_system
 from tests.inference_recommender.api import DeployedAccount
 from tests.inference_recommender.measure.recorded_log import OWN, QUIET, VERBOSE, at, lines
+from workloads.recommendation import Stages
 
 ARCHIVE = "a" * 64
 BODIES = [Body(content=b"first"), Body(content=b"second")]
@@ -65,7 +65,7 @@ OLDER = QUIET.replace('"loading: spellcheck:1"', "loading: spellcheck:1").replac
 def test_the_stages_of_a_start_are_read_from_its_log(
     log: str, figures: dict[str, float], expected: dict[str, float]
 ) -> None:
-    found = {name: value for name, value in asdict(stages(lines(log), **figures)).items() if value is not None}
+    found = stages(lines(log), **figures).model_dump(exclude_none=True)
     assert found == pytest.approx(expected, abs=2e-3)
 
 

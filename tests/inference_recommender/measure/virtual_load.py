@@ -10,8 +10,8 @@ from typing import Any
 
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.load_generator.load_plan import LoadPlan, Share
-from inference_recommender.load_generator.process import Outcome
-from inference_recommender.measure.load_test import Drive, OnEvent, Stopped
+from inference_recommender.load_generator.process import OnEvent, Outcome
+from inference_recommender.measure.load_test import Drive, Stopped
 from tests.inference_recommender.load_generator.virtual_run import START_S, URL, run_command
 from tests.virtual_time import EPOCH, Network, VirtualLoop, answering
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from inference_recommender.__main__ import main
 from inference_recommender.capacity.probe import Capacity, Probe
 from inference_recommender.cli.report import read_report, write_page
 from inference_recommender.report.document import Report, as_json
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import decide
+from tests.inference_recommender.conftest import Cli
 from tests.inference_recommender.report.builders import COLD_START, SUMMARY, a_proof, a_search
 
 GOLDENS = Path(__file__).parent / "goldens"
@@ -129,13 +129,12 @@ def test_the_decision_of_a_run_follows_from_its_proof(
     assert (report.verdict, report.decision) == (outcome, decision)
 
 
-def test_a_damaged_summary_of_a_generator_is_named(run_copy: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_summary_of_a_generator_is_named(run_copy: RunFolder, cli: Cli) -> None:
     file = run_copy.path / "probe-001" / "summary.json"
     file.parent.mkdir()
     for damaged in ("{}", "{", '{"invocations": "many"}'):
         file.write_text(damaged)
-        assert main(["report", str(run_copy.path), "--format", "json"]) == 2
-        assert f"{file}: " in " ".join(capsys.readouterr().err.split())
+        assert f"{file}: " in " ".join(cli.err("report", str(run_copy.path), "--format", "json").split())
 
 
 def test_a_run_is_drawn_again_to_the_same_bytes_with_its_plots(run_copy: RunFolder) -> None:
@@ -177,12 +176,11 @@ def test_queue_times_appear_in_the_report(run_copy: RunFolder) -> None:
     assert not [each for each in report.not_tested if each.startswith("Queue time")]
 
 
-def test_a_search_without_a_result_names_the_command_that_resumes_it(
-    searched: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_search_without_a_result_names_the_command_that_resumes_it(searched: Path, tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "tune.json").write_bytes((searched / "tune.json").read_bytes())
-    assert main(["report", str(tmp_path)]) == 2
-    assert f"`python -m inference_recommender tune --resume {tmp_path}`" in " ".join(capsys.readouterr().err.split())
+    assert f"`python -m inference_recommender tune --resume {tmp_path}`" in " ".join(
+        cli.err("report", str(tmp_path)).split()
+    )
 
 
 def test_the_page_of_a_simulation_draws_the_worst_day(simulated: Path) -> None:
@@ -192,19 +190,15 @@ def test_the_page_of_a_simulation_draws_the_worst_day(simulated: Path) -> None:
         assert f"{legend}</text>" in text, legend
 
 
-def test_a_damaged_simulation_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_simulation_is_named(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "simulation.json").write_text("{}", "utf-8")
-    assert main(["report", str(tmp_path)]) == 2
-    assert f"{tmp_path / 'simulation.json'}: " in " ".join(capsys.readouterr().err.split())
+    assert f"{tmp_path / 'simulation.json'}: " in " ".join(cli.err("report", str(tmp_path)).split())
 
 
-def test_all_writes_an_index_with_relative_links_and_why_a_folder_has_no_report(
-    run_copy: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_writes_an_index_with_relative_links_and_why_a_folder_has_no_report(run_copy: RunFolder, cli: Cli) -> None:
     runs = run_copy.path.parent
     (runs / "broken").mkdir()
-    assert main(["report", "--all", str(runs)]) == 0
-    assert capsys.readouterr().out == f"{runs / 'index.html'}\n"
+    assert cli.out("report", "--all", str(runs)) == f"{runs / 'index.html'}\n"
     text = (runs / "index.html").read_text("utf-8")
     assert re.findall(r'href="([^"]+)"', text) == ["job-1/report.html"]
     assert "is not a run folder: it has no workload.json." in text
@@ -214,9 +208,8 @@ READ: dict[str, Callable[[str], object]] = {"json": Report.model_validate_json, 
 
 
 @pytest.mark.parametrize("form", READ)
-def test_report_prints_each_format(run_copy: RunFolder, capsys: pytest.CaptureFixture[str], form: str) -> None:
-    assert main(["report", str(run_copy.path), "--format", form]) == 0
-    text = capsys.readouterr().out
+def test_report_prints_each_format(run_copy: RunFolder, cli: Cli, form: str) -> None:
+    text = cli.out("report", str(run_copy.path), "--format", form)
     assert "Recommended: 47 × ml.c5.xlarge THREADS=2, $23.50/h." in text
     assert READ[form](text)
 
@@ -228,6 +221,5 @@ def test_report_prints_each_format(run_copy: RunFolder, capsys: pytest.CaptureFi
         (["--all", "/nowhere"], "--all: /nowhere does not exist. `python -m inference_recommender run` creates it.\n"),
     ],
 )
-def test_refusals(options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", *options]) == 2
-    assert capsys.readouterr().err == message
+def test_refusals(options: list[str], message: str, cli: Cli) -> None:
+    assert cli.err("report", *options) == message

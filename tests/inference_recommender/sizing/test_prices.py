@@ -11,6 +11,7 @@ import pytest
 from inference_recommender.__main__ import main
 from inference_recommender.sizing import prices
 from inference_recommender.sizing.prices import Catalogue, hourly_usd, named_types, product_query
+from tests.inference_recommender.conftest import Cli
 from tests.inference_recommender.server import serving
 from tests.inference_recommender.sizing.builders import job_result, job_text
 from workloads import ROOT, load_workload, workload_names
@@ -160,15 +161,11 @@ def test_an_edited_catalogue_is_refused_with_its_key(
     assert capsys.readouterr() == ("", f"{catalogue_file}: regions.us-east-1.ml.g5.xlarge.{why}\n")
 
 
-def test_explain_without_evidence_prints_the_catalogue(
-    catalogue_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["size", "--explain"]) == 0
-    shown = capsys.readouterr().out
+def test_explain_without_evidence_prints_the_catalogue(catalogue_file: Path, cli: Cli) -> None:
+    shown = cli.out("size", "--explain")
     assert [line for line in shown.splitlines() if line.split()[:2] == ["us-east-1", "ml.g5.xlarge"]]
     assert "ml.inf1.xlarge" in shown
-    assert main(["size", "--explain", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == json.loads(catalogue_file.read_text("utf-8"))
+    assert cli.json("size", "--explain", "--json") == json.loads(catalogue_file.read_text("utf-8"))
 
 
 FIGURES = Path(__file__).parent / "goldens" / "published_bert_large.json"
@@ -191,11 +188,10 @@ INF1_PUBLISHED = {
 BERT-base, 128 tokens, PyTorch, at EC2's prices. Published are inferences a second, and P99 in whole milliseconds."""
 
 
-def test_the_published_experiments_counts_and_costs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_published_experiments_counts_and_costs(cli: Cli) -> None:
     """Every row is sized, also those that miss the objective; the table was published with no headroom."""
     demand = ("--peak-invocations-per-minute", "30000", "--latency-limit-ms", "500", "--set", "sizing.headroom=0")
-    assert main(["size", "--from", str(FIGURES), *demand, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = cli.json("size", "--from", str(FIGURES), *demand, "--json")
     sized = {
         (one["variant"], one["instance_type"]): (
             one["instance_count"],
@@ -209,11 +205,14 @@ def test_the_published_experiments_counts_and_costs(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("variant", INF1_PUBLISHED)
-def test_the_published_costs_of_bert_base_on_inferentia(variant: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_published_costs_of_bert_base_on_inferentia(variant: str, cli: Cli) -> None:
     """They are of one instance at its capacity: price per hour / inferences per hour · 10⁶."""
     rate, cost = INF1_PUBLISHED[variant]
     demand = ("--peak-invocations-per-minute", str(rate), "--set", "sizing.headroom=0")
-    assert main(["size", "--from", str(INF1_FIGURES), *demand, "--json"]) == 0
-    (found,) = [one for one in json.loads(capsys.readouterr().out)["candidates"] if one["variant"] == variant]
+    (found,) = [
+        one
+        for one in cli.json("size", "--from", str(INF1_FIGURES), *demand, "--json")["candidates"]
+        if one["variant"] == variant
+    ]
     assert found["instance_count"] == 1
     assert round(found["cost_per_million_invocations_usd"], 3) == cost

@@ -12,6 +12,7 @@ from inference_recommender.__main__ import main
 from inference_recommender.cli import size
 from inference_recommender.sizing.batch import read_throughput
 from tests.builders import an_artifact
+from tests.inference_recommender.conftest import Cli
 from tests.inference_recommender.sizing.builders import ARCHIVE, CPU_ARCHIVE, batch_report, job_result, job_text
 from workloads import ROOT, BatchRecommendation, NoVerdict, ProjectError, WorkloadFolder
 
@@ -41,19 +42,18 @@ def stated(tmp_path: Path, **keys: object) -> Path:
     return file
 
 
-def sized(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
-    assert main(["size", "--workload", "duplicates", *map(str, arguments), "--json"]) == 0
-    return dict(json.loads(capsys.readouterr().out))
+def sized(cli: Cli, *arguments: object) -> dict[str, Any]:
+    return dict(cli.json("size", "--workload", "duplicates", *map(str, arguments), "--json"))
 
 
 def test_shards_follow_from_the_reports_the_objective_and_the_headroom(
-    folder: WorkloadFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: WorkloadFolder, tmp_path: Path, cli: Cli
 ) -> None:
     """The objective of 8,800 rows/s and a fifth more, over the mean of 4,400, is 2.4; without headroom 2."""
     batch_report(tmp_path / "summaries" / "1.json")
     batch_report(tmp_path / "summaries" / "2.json", rows_per_second=4800.0, load_seconds=40.0)
     batch_report(tmp_path / "summaries" / "nothing-left.json", rows=0, rows_per_second=None)
-    found = sized(capsys, "--from", tmp_path / "summaries", "--rows-per-run", 100_000_000)
+    found = sized(cli, "--from", tmp_path / "summaries", "--rows-per-run", 100_000_000)
     fleet = found["recommended"]
     assert (fleet["instance_type"], fleet["rows_per_second"], fleet["measured"]) == ("inf1.6xlarge", 4400, [4000, 4800])
     assert (fleet["shards"], fleet["shard_parts"]["peak"], fleet["shard_parts"]["headroom"]) == (3, 2, 1)
@@ -73,11 +73,11 @@ def test_a_report_that_no_stack_made_is_of_this_machine(tmp_path: Path) -> None:
 
 
 def test_the_saving_is_per_row_against_a_fleet_of_the_same_checkpoint(
-    folder: WorkloadFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: WorkloadFolder, tmp_path: Path, cli: Cli
 ) -> None:
     cpu = batch_report(tmp_path / "cpu.json", rows_per_second=500.0, archive_sha256=CPU_ARCHIVE, stack=None)
     inf1 = batch_report(tmp_path / "inf1.json")
-    found = sized(capsys, "--from", inf1, "--baseline", f"c5.xlarge={cpu}")
+    found = sized(cli, "--from", inf1, "--baseline", f"c5.xlarge={cpu}")
     assert found["baseline"]["shards"] == 22  # 10,560 / 500, rounded up
     assert (found["baseline"]["known_by"], found["baseline"]["instance_type"]) == ("local", "c5.xlarge")
     assert found["saving_percent"] == pytest.approx(100 * (1 - (1.18 / 4000) / (0.17 / 500)))
@@ -98,11 +98,10 @@ def test_a_recommendation_is_written_for_review_and_read_by_the_stack(
     assert (written.recommended.shards, written.rows_per_run, folder.recommendation()) == (3, 100_000, None)
 
 
-def test_a_stated_rate_is_a_scenario_that_names_its_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stated_rate_is_a_scenario_that_names_its_inputs(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "cpu.json").write_text(json.dumps(ON_CPU))
     arguments = ["--from", str(stated(tmp_path)), "--baseline", str(tmp_path / "cpu.json"), "--explain"]
-    assert main(["size", "--workload", "duplicates", *arguments]) == 0
-    shown = capsys.readouterr().out
+    shown = cli.out("size", "--workload", "duplicates", *arguments)
     for sentence in (
         "4,380 rows/s on inf1.6xlarge: a table of 2024, of BERT-base. Price: Amazon EC2 pricing, ",
         "94.6 rows/s on c5.xlarge: a run elsewhere. Price: Amazon EC2 pricing, ",
@@ -113,15 +112,13 @@ def test_a_stated_rate_is_a_scenario_that_names_its_inputs(tmp_path: Path, capsy
         assert sentence in shown
 
 
-def test_a_type_without_a_price_is_sized_and_its_cost_has_a_reason(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = sized(capsys, "--from", f"ml.inf1.xlarge={stated(tmp_path)}")["recommended"]
+def test_a_type_without_a_price_is_sized_and_its_cost_has_a_reason(tmp_path: Path, cli: Cli) -> None:
+    found = sized(cli, "--from", f"ml.inf1.xlarge={stated(tmp_path)}")["recommended"]
     assert (found["shards"], found["cost_per_hour_usd"]) == (3, None)
     assert found["cost_reason"].startswith(
         "No price: prices.json has none for ml.inf1.xlarge in us-east-1: public lists of 2023 to 2026 disagree"
     )
-    priced = sized(capsys, "--from", stated(tmp_path, price_per_hour_usd=2.0))["recommended"]
+    priced = sized(cli, "--from", stated(tmp_path, price_per_hour_usd=2.0))["recommended"]
     assert (priced["cost_per_hour_usd"], priced["cost_reason"]) == (6.0, "Stated: a table of 2024, of BERT-base.")
 
 
@@ -146,17 +143,14 @@ def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
         assert str(raised.value) == f"{one}, {second}: {problem}"
 
 
-def test_a_baseline_of_another_checkpoint_is_refused(
-    folder: WorkloadFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_baseline_of_another_checkpoint_is_refused(folder: WorkloadFolder, tmp_path: Path, cli: Cli) -> None:
     built = an_artifact(
         workload="duplicates", variant="cpu-int8", archive_sha256=CPU_ARCHIVE, checkpoint_sha256="9" * 64
     )
     built.write_json(tmp_path / "build" / "duplicates" / "cpu-int8" / "artifact.json")
     files = (batch_report(tmp_path / "1.json"), batch_report(tmp_path / "2.json", archive_sha256=CPU_ARCHIVE))
     arguments = ["--from", str(files[0]), "--baseline", f"c5.xlarge={files[1]}"]
-    assert main(["size", "--workload", "duplicates", *arguments]) == 2
-    assert capsys.readouterr().err == (
+    assert cli.err("size", "--workload", "duplicates", *arguments) == (
         "--baseline: was measured on cpu-int8, which was built of another checkpoint. Build both of one.\n"
     )
 
@@ -175,17 +169,13 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("case", TABLE["case"], ids=lambda case: case["message"][:40])
-def test_options_that_do_not_fit_the_evidence_are_refused(
-    files: Path, capsys: pytest.CaptureFixture[str], case: dict[str, Any]
-) -> None:
-    assert main(["size", *case["arguments"]]) == 2
-    assert capsys.readouterr().err == f"{case['message']}\n".replace("{root}", str(ROOT))
+def test_options_that_do_not_fit_the_evidence_are_refused(files: Path, cli: Cli, case: dict[str, Any]) -> None:
+    assert cli.err("size", *case["arguments"]) == f"{case['message']}\n".replace("{root}", str(ROOT))
 
 
 @pytest.mark.parametrize("case", TABLE["file"], ids=lambda case: case["why"][:40])
-def test_a_file_without_a_job_is_refused(files: Path, capsys: pytest.CaptureFixture[str], case: dict[str, str]) -> None:
+def test_a_file_without_a_job_is_refused(files: Path, cli: Cli, case: dict[str, str]) -> None:
     (files / "other.json").write_text(case["text"], "utf-8")
-    assert main(["size", "--from", "other.json", "--peak-invocations-per-minute", "30000"]) == 2
-    assert capsys.readouterr().err == (
+    assert cli.err("size", "--from", "other.json", "--peak-invocations-per-minute", "30000") == (
         f"other.json is not a usable response of DescribeInferenceRecommendationsJob: {case['why']}.\n"
     )

@@ -16,6 +16,7 @@ from inference_recommender.sizing.evidence import Evidence, described_job
 from inference_recommender.sizing.fleet import Demand
 from tests.builders import a_measurement
 from tests.inference_recommender.api import SERIES, description, endpoint, recommendation
+from tests.inference_recommender.conftest import Cli
 from tests.inference_recommender.sizing.builders import OF_USERS, job, job_result, job_text
 from workloads import ROOT, Candidate, Sizing, load_workload
 
@@ -161,18 +162,16 @@ def test_a_job_is_sized_as_one_document(job_file: Path, capsys: pytest.CaptureFi
     assert [one["instance_count"] for one in with_a_fifth["candidates"]] == [6, 4]
 
 
-def test_a_limit_judges_the_candidates(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_limit_judges_the_candidates(job_file: Path, cli: Cli) -> None:
     arguments = ["size", "--from", str(job_file), *PEAK, "--latency-limit-ms"]
-    assert main([*arguments, "200"]) == 0
-    out = capsys.readouterr().out
+    out = cli.out(*arguments, "200")
     assert (
         "ml.g4dn.xlarge: Misses model latency ≤ 200 ms: 300 ms at 6,000 invocations/min, of undocumented percentile"
         in out
     )
     assert out.endswith("Recommended: 4 × ml.g5.xlarge.\n")
     assert "Price: " not in out
-    assert main([*arguments, "50", "--explain"]) == 1
-    assert "Price: Reported by the job." in capsys.readouterr().out
+    assert "Price: Reported by the job." in cli.out(*arguments, "50", "--explain", code=1)
 
 
 def test_a_workload_gives_objective_peak_and_headroom(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,17 +225,14 @@ def test_an_experiment_is_sized_by_variant(run_folder: RunFolder, capsys: pytest
         ("workload.json", None, "{folder} is not a run folder: it has no workload.json."),
     ],
 )
-def test_a_damaged_folder_is_named(
-    run_folder: RunFolder, capsys: pytest.CaptureFixture[str], name: str, text: str | None, problem: str
-) -> None:
+def test_a_damaged_folder_is_named(run_folder: RunFolder, cli: Cli, name: str, text: str | None, problem: str) -> None:
     file = run_folder.path / name
     if text is None:
         file.unlink()
         run_folder.keep("experiment.json", {})
     else:
         file.write_text(text, "utf-8")
-    assert main(["size", "--from", str(run_folder.path)]) == 2
-    assert capsys.readouterr().err.startswith(problem.format(file=file, folder=run_folder.path))
+    assert cli.err("size", "--from", str(run_folder.path)).startswith(problem.format(file=file, folder=run_folder.path))
 
 
 def test_sizing_imports_no_boto3(job_file: Path) -> None:

@@ -6,6 +6,7 @@ from inference_recommender.capacity.search import Bottleneck
 from inference_recommender.tune.probe_counts import ProbeCounts
 from inference_recommender.tune.race import FAST, ConfigurationRefused, EndReason, Entrant, Race
 from inference_recommender.tune.space import ServingConfiguration
+from tests.builders import known
 from tests.inference_recommender.tune.builders import P99, Analytic, a_capacity, configuration
 
 SPACE = [
@@ -35,9 +36,8 @@ def raced() -> tuple[Race, Analytic]:
 
 def test_few_requests_find_the_best_and_its_capacity(raced: tuple[Race, Analytic]) -> None:
     race, _ = raced
-    assert race.leader is not None
-    assert race.leader.configuration == BEST
-    assert race.leader.rate == pytest.approx(capacity(BEST), rel=0.03)
+    assert known(race.leader).configuration == BEST
+    assert known(race.leader).rate == pytest.approx(capacity(BEST), rel=0.03)
     by_itself = Race(configurations=[BEST], send=Analytic(capacity), limit=P99)
     by_itself.run()
     assert race.requests < 0.4 * len(SPACE) * by_itself.requests
@@ -85,8 +85,7 @@ def test_a_rejected_configuration_and_one_whose_probe_fails_twice_drop_out() -> 
     assert outs[16] == "refused: the engine takes batches up to 8"
     assert outs[8] == "not judged: generator lagged"
     assert analytic.configurations == {FEW[0], FEW[1]}
-    assert race.leader is not None
-    assert race.leader.configuration.batch == 4
+    assert known(race.leader).configuration.batch == 4
 
 
 def test_a_generator_that_always_lags_ends_the_search() -> None:

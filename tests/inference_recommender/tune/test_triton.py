@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import tomllib
 
-from inference_recommender.__main__ import main
 from inference_recommender.capacity.statistics import Limit
 from inference_recommender.payloads import payload_archive
 from inference_recommender.tune.folder import TuneFolder
@@ -21,6 +20,8 @@ from inference_recommender.tune.triton import TunedTriton, overridden
 from local_aws.process.triton import TritonServer
 from model_build.build import build
 from model_build.plan import plan
+from tests.builders import known
+from tests.inference_recommender.conftest import Cli
 from tests.inference_recommender.tune.builders import a_plan
 from tests.model_build.miniatures.tiny_bert import make_workload
 from workloads import ROOT, ModelArtifact, Serving, WorkloadFolder, load_workload
@@ -149,8 +150,7 @@ def test_a_search_on_a_real_triton_names_one_of_its_configurations(
     race = Race(configurations=space, send=triton, limit=LIMIT, shortest_s=1.0, longest_s=45.0)
     if race.run() is EndReason.BOTTLENECK:
         pytest.skip(f"this machine is too busy: {race.complaint}")
-    assert race.leader is not None
-    assert race.leader.configuration in space
+    assert known(race.leader).configuration in space
     assert race.requests > 1000
 
 
@@ -162,7 +162,7 @@ def with_settings(*settings: str) -> list[str]:
     return [word for setting in settings for word in ("--set", f"tune.{setting}")]
 
 
-def test_a_dry_run_prints_the_space_and_starts_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_dry_run_prints_the_space_and_starts_nothing(cli: Cli, tmp_path: Path) -> None:
     settings = with_settings(
         "targets=cpu,cpu-int8",
         "threads=1",
@@ -171,8 +171,7 @@ def test_a_dry_run_prints_the_space_and_starts_nothing(capsys: pytest.CaptureFix
         "preferred_batch_sizes=[[], [4, 8]]",
         "max_queue_delays_ms=[0]",
     )
-    assert main(["tune", "spellcheck", *settings, "--dry-run", "--json", "--runs", str(tmp_path)]) == 0
-    assert json.loads(capsys.readouterr().out) == {
+    assert cli.json("tune", "spellcheck", *settings, "--dry-run", "--json", "--runs", str(tmp_path)) == {
         "workload": "spellcheck",
         "configurations": [
             f"{target}, 1 × 1 thread, {rest}"
@@ -199,20 +198,15 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("arguments", REFUSED, ids=" ".join)
-def test_a_space_that_cannot_be_searched_is_refused(
-    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["tune", *arguments[:1], *with_settings(*arguments[1:]), "--dry-run"]) == 2
-    assert capsys.readouterr().err.startswith(REFUSED[arguments])
+def test_a_space_that_cannot_be_searched_is_refused(arguments: tuple[str, ...], cli: Cli) -> None:
+    assert cli.err("tune", *arguments[:1], *with_settings(*arguments[1:]), "--dry-run").startswith(REFUSED[arguments])
 
 
-def test_a_resumed_search_takes_no_settings(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_resumed_search_takes_no_settings(cli: Cli, tmp_path: Path) -> None:
     folder = TuneFolder(tmp_path / "run")
     folder.begin(a_plan([own(SPELLCHECK, "cpu")]), SPELLCHECK, b"")
     resume = ["tune", "--resume", str(folder.path), "--dry-run"]
-    assert main([*resume, "--set", "tune.threads=[2]"]) == 2
-    assert capsys.readouterr().err == (
+    assert cli.err(*resume, "--set", "tune.threads=[2]") == (
         f"--resume: {folder.path} has the settings of the search. Only --json and --dry-run may go with it.\n"
     )
-    assert main(resume) == 0
-    assert capsys.readouterr().out == "cpu, 2 × 1 thread, batch 16 (4, 8), delay 0 ms\n1 configuration.\n"
+    assert cli.out(*resume) == "cpu, 2 × 1 thread, batch 16 (4, 8), delay 0 ms\n1 configuration.\n"

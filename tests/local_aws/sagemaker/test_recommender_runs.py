@@ -32,7 +32,7 @@ from inference_recommender.payloads import payload_archive as payloads_in_form
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
 from local_aws.process.local_account import LocalAccount
-from tests.builders import Silent, an_artifact
+from tests.builders import an_artifact
 from tests.conftest import EditToml
 from tests.local_aws.conftest import BUCKET, ROLE, Endpoints, payload_archive
 from tests.quick_triton import start_triton, statistics
@@ -126,7 +126,7 @@ def test_a_default_jobs_answer_is_tested_by_an_advanced_job_in_stairs(
     service: SageMakerAccount, folder: WorkloadFolder, run_folder: RunFolder, tmp_path: Path, model: str
 ) -> None:
     plan = shortened(plan_default_job(folder.workload, subject(model), "spellcheck-default-1"), 4)
-    first = measured_by(plan, folder, service, run_folder, Silent())
+    first = measured_by(plan, folder, service, run_folder, Progress())
     assert first.recommended is not None
     assert first.provenance.traffic == "service-default"
     assert "ml.c5.xlarge" in run_folder.report.read_text("utf-8")
@@ -134,7 +134,7 @@ def test_a_default_jobs_answer_is_tested_by_an_advanced_job_in_stairs(
     candidates = candidates_of(run_folder, "spellcheck")
     assert [one.instance_type for one in candidates] == ["ml.c5.xlarge"]
     planned = advanced(folder, "spellcheck-staircase-1", subject(model), "staircase", configurations=candidates)
-    second = measured_by(planned, folder, service, RunFolder(tmp_path / "runs" / "second"), Silent())
+    second = measured_by(planned, folder, service, RunFolder(tmp_path / "runs" / "second"), Progress())
     (found,) = second.candidates
     assert found.meets_objective
     assert second.provenance.measured_on == "local"

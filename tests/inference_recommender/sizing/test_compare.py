@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from benchmarks.searches.simulated_service import COLD, Service, SimulatedService
 from inference_recommender.capacity.closed_loop import capacity
-from inference_recommender.capacity.compare import ComparedRun, compare
 from inference_recommender.capacity.statistics import Limit
 from inference_recommender.capacity.time_series import Series
+from inference_recommender.measurement import Measurement
+from inference_recommender.sizing.compare import compare
+from tests.builders import a_measurement, known
 from workloads import LatencyObjective
 
 OBJECTIVE = LatencyObjective(percentile="P99", model_latency_ms=60.0, peak_invocations_per_minute=1000)
@@ -24,18 +26,16 @@ WALK = [0.0, *(20 + 2.5 * user for user in range(16))], 60
 Traffic = tuple[list[float], int]
 
 
-def _measured(model: Service, seed: int, traffic: Traffic) -> ComparedRun:
+def _measured(model: Service, seed: int, traffic: Traffic) -> Measurement:
     """A simulated run, read as a job's is: a point a second."""
     joins, seconds = traffic
     run = SimulatedService(model, seed).closed_loop(joins, seconds)
     succeeded, limit = np.ones(len(run.finished_s), dtype=bool), Limit(percentile=99, latency_ms=60)
-    estimate = capacity(run.finished_s, run.latencies_ms, succeeded, limit, float(seconds))
-    assert estimate is not None
+    estimate = known(capacity(run.finished_s, run.latencies_ms, succeeded, limit, float(seconds)))
     parts = np.split(run.latencies_ms, np.searchsorted(run.finished_s, np.arange(1, seconds)))
-    return ComparedRun(
-        configuration="ml.c5.xlarge",
-        invocations_per_minute=estimate.invocations_per_minute,
-        interval=estimate.interval,
+    return a_measurement(
+        estimate.invocations_per_minute,
+        closed_loop_invocations_interval=estimate.interval,
         warm_up_s=estimate.warm_up_s,
         series=Series(
             period_s=1,
@@ -48,7 +48,7 @@ def _measured(model: Service, seed: int, traffic: Traffic) -> ComparedRun:
     )
 
 
-def _figures(baseline: ComparedRun, candidate: ComparedRun) -> list[str]:
+def _figures(baseline: Measurement, candidate: Measurement) -> list[str]:
     return [difference.figure for difference in compare([baseline], [candidate], OBJECTIVE).regressions]
 
 
@@ -84,10 +84,9 @@ def test_false_alarms_are_at_most_7_of_a_hundred_and_the_power_at_least_95(traff
     assert slower >= 95
 
 
-def _plain(rate: float = 10_000.0, spread: float = 0.02, **given: Any) -> ComparedRun:
+def _plain(rate: float = 10_000.0, spread: float = 0.02, **given: Any) -> Measurement:
     interval = (rate * (1 - spread), rate * (1 + spread))
-    known = {"configuration": "ml.c5.xlarge", "invocations_per_minute": rate, "interval": interval}
-    return ComparedRun(**{**known, **given})
+    return a_measurement(**{"rate": rate, "closed_loop_invocations_interval": interval, **given})
 
 
 @given(loss=st.floats(0, 0.5), spread=st.floats(0.001, 0.1))
@@ -120,9 +119,7 @@ def test_a_latency_that_rose_at_equal_load_fails_though_the_capacity_held() -> N
 
 
 def test_a_latency_that_cannot_be_compared_is_reported_and_the_capacity_decides() -> None:
-    comparison = compare(
-        [_plain(configuration="db ml.c5.xlarge")], [_plain(configuration="db ml.c5.xlarge")], OBJECTIVE
-    )
+    comparison = compare([_plain(variant="db")], [_plain(variant="db")], OBJECTIVE)
     assert comparison.unfit == ()
     assert comparison.not_compared == (
         "db ml.c5.xlarge: latency was not compared: a run has no course of P99 by users of at least 10 periods.",
@@ -135,7 +132,7 @@ def test_a_latency_that_cannot_be_compared_is_reported_and_the_capacity_decides(
         ([], _plain(), "The baseline has no results: measure it again."),
         (
             [_plain()],
-            _plain(configuration="pt-db ml.c5.xlarge"),
+            _plain(variant="pt-db"),
             "The candidate did not test ml.c5.xlarge: measure it on what the baseline was measured on.",
         ),
         (
@@ -144,13 +141,13 @@ def test_a_latency_that_cannot_be_compared_is_reported_and_the_capacity_decides(
             "The candidate's test of ml.c5.xlarge failed: The container died. Measure it again.",
         ),
         (
-            [_plain(invocations_per_minute=None)],
+            [_plain(closed_loop_invocations_per_minute=None)],
             _plain(),
             "The baseline has no capacity of ml.c5.xlarge: measure it again with lighter traffic.",
         ),
         (
             [_plain()],
-            _plain(interval=None),
+            _plain(closed_loop_invocations_interval=None),
             "The candidate's capacity of ml.c5.xlarge has no interval: its traffic was too short, or no load clearly "
             "kept the limit. Measure it again with longer phases.",
         ),
@@ -163,7 +160,7 @@ def test_a_latency_that_cannot_be_compared_is_reported_and_the_capacity_decides(
     ],
 )
 def test_runs_that_carry_no_verdict_are_reported_with_what_to_do(
-    baseline: list[ComparedRun], candidate: ComparedRun, reason: str
+    baseline: list[Measurement], candidate: Measurement, reason: str
 ) -> None:
     comparison = compare(baseline, [candidate], OBJECTIVE)
     assert (comparison.regressions, comparison.unfit) == ((), (reason,))

@@ -21,7 +21,8 @@ from statistics import NormalDist
 import numpy as np
 
 from inference_recommender.capacity.statistics import ONE_SIDED, Floats, differences_to_neighbours
-from inference_recommender.capacity.time_series import Series
+from inference_recommender.measurement import Measurement
+from inference_recommender.sizing.verdict import sustained_rate
 from workloads import LatencyObjective
 
 MATERIAL = 0.02
@@ -30,19 +31,6 @@ LARGEST_HIDDEN_LOSS = 0.25
 """Runs whose noise could hide a larger share carry no verdict."""
 FEWEST_PERIODS = 10
 Z95 = NormalDist().inv_cdf(0.975)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ComparedRun:
-    """The figures of one configuration in one run."""
-
-    configuration: str
-    """Name of the configuration. Results with the same name are compared."""
-    invocations_per_minute: float | None
-    interval: tuple[float, float] | None = None
-    warm_up_s: float | None = None
-    series: Series | None = None
-    failure_reason: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,24 +67,26 @@ class RunComparison:
 
 
 def compare(
-    baseline: Sequence[ComparedRun], candidate: Sequence[ComparedRun], objective: LatencyObjective
+    baseline: Sequence[Measurement], candidate: Sequence[Measurement], objective: LatencyObjective
 ) -> RunComparison:
-    """Compares every configuration of the baseline; those that only the candidate has are ignored."""
-    of_candidate = {result.configuration: result for result in candidate}
-    pairs = [(result, of_candidate.get(result.configuration)) for result in baseline]
+    """Compares every configuration of the baseline; those that only the candidate has are ignored. The rates meet the
+    objective; that of a job may meet only a P95.
+    """
+    of_candidate = {_name(result): result for result in candidate}
+    pairs = [(result, of_candidate.get(_name(result))) for result in baseline]
     error = ONE_SIDED / (2 * max(len(pairs), 1))
     differences: list[Difference] = []
     not_compared: list[str] = []
     unfit = [] if pairs else ["The baseline has no results: measure it again."]
     for before, after in pairs:
-        name = before.configuration
+        name = _name(before)
         if after is None:
             unfit.append(f"The candidate did not test {name}: measure it on what the baseline was measured on.")
             continue
-        if reasons := [*_unfit("baseline", before), *_unfit("candidate", after)]:
+        if reasons := [*_unfit("baseline", before, objective), *_unfit("candidate", after, objective)]:
             unfit += reasons
             continue
-        capacity = _capacity(before, after, error)
+        capacity = _capacity(before, after, objective, error)
         differences.append(capacity)
         if (hidden := 1 - capacity.ratio / capacity.high) > LARGEST_HIDDEN_LOSS:
             unfit.append(
@@ -111,27 +101,33 @@ def compare(
     return RunComparison(differences=tuple(differences), not_compared=tuple(not_compared), unfit=tuple(unfit))
 
 
-def _unfit(which: str, result: ComparedRun) -> Iterator[str]:
-    name = result.configuration
+def _name(measured: Measurement) -> str:
+    """Returns the name of a configuration: variant, instance type and environment."""
+    environment = " ".join(f"{name}={value}" for name, value in sorted(measured.environment.items()))
+    return " ".join(part for part in (measured.variant, measured.instance_type, environment) if part)
+
+
+def _unfit(which: str, result: Measurement, objective: LatencyObjective) -> Iterator[str]:
+    name, interval = _name(result), result.closed_loop_invocations_interval
     if result.failure_reason:
         yield f"The {which}'s test of {name} failed: {result.failure_reason.rstrip('.')}. Measure it again."
-    elif not result.invocations_per_minute:
+    elif not sustained_rate(result, objective):
         yield f"The {which} has no capacity of {name}: measure it again with lighter traffic."
-    elif result.interval is None or result.interval[0] <= 0:
+    elif interval is None or interval[0] <= 0:
         yield (
             f"The {which}'s capacity of {name} has no interval: its traffic was too short, or no load clearly kept the "
             "limit. Measure it again with longer phases."
         )
 
 
-def _capacity(before: ComparedRun, after: ComparedRun, error: float) -> Difference:
-    b_low, b, b_high = _logs(before)
-    c_low, c, c_high = _logs(after)
+def _capacity(before: Measurement, after: Measurement, objective: LatencyObjective, error: float) -> Difference:
+    b_low, b, b_high = _logs(before, objective)
+    c_low, c, c_high = _logs(after, objective)
     scale = NormalDist().inv_cdf(1 - error) / Z95
     up = scale * sqrt((c_high - c) ** 2 + (b - b_low) ** 2)
     down = scale * sqrt((c - c_low) ** 2 + (b_high - b) ** 2)
     return Difference(
-        configuration=before.configuration,
+        configuration=_name(before),
         figure="max invocations per minute",
         baseline=exp(b),
         candidate=exp(c),
@@ -141,13 +137,14 @@ def _capacity(before: ComparedRun, after: ComparedRun, error: float) -> Differen
     )
 
 
-def _logs(result: ComparedRun) -> tuple[float, float, float]:
+def _logs(result: Measurement, objective: LatencyObjective) -> tuple[float, float, float]:
     """Returns the logarithms of the interval's low end, the rate and the high end. Ends include the rate."""
-    rate, (low, high) = result.invocations_per_minute or 0.0, result.interval or (0.0, 0.0)
+    rate = sustained_rate(result, objective) or 0.0
+    low, high = result.closed_loop_invocations_interval or (0.0, 0.0)
     return log(min(low, rate)), log(rate), log(max(high, rate))
 
 
-def _latency(before: ComparedRun, after: ComparedRun, objective: LatencyObjective, error: float) -> Difference | str:
+def _latency(before: Measurement, after: Measurement, objective: LatencyObjective, error: float) -> Difference | str:
     percentile = f"p{objective.percentile_rank:g}"
     b, c = _periods(before, percentile), _periods(after, percentile)
     if b is None or c is None:
@@ -158,7 +155,7 @@ def _latency(before: ComparedRun, after: ComparedRun, objective: LatencyObjectiv
     difference, deviation, mean = _average(by_users)
     bound = NormalDist().inv_cdf(1 - error) * deviation
     return Difference(
-        configuration=before.configuration,
+        configuration=_name(before),
         figure=f"{objective.percentile} ms at equal load",
         baseline=exp(mean),
         candidate=exp(mean + difference),
@@ -169,7 +166,7 @@ def _latency(before: ComparedRun, after: ComparedRun, objective: LatencyObjectiv
     )
 
 
-def _periods(result: ComparedRun, percentile: str) -> tuple[Floats, Floats, float] | None:
+def _periods(result: Measurement, percentile: str) -> tuple[Floats, Floats, float] | None:
     """Returns users and logarithmic latency of each period after the warm-up, and the variance of a single latency.
 
     Returns None without users or the percentile, or with too few periods.
