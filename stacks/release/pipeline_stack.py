@@ -28,6 +28,7 @@ from stacks.grants import acknowledge, acknowledge_policy_to_checkov, acknowledg
 from stacks.release import steps
 from stacks.release.access import ReleaseAccess, build_cache, measurements, publishing, use_of
 from stacks.release.images import ReleaseImages
+from stacks.storage import private_bucket
 from workloads import ROOT, ProjectError, Workload
 from workloads.instances import NEURON_FAMILIES
 
@@ -158,15 +159,7 @@ class ReleasePipelineStack(Stack):
         )
 
     def _bucket(self) -> s3.Bucket:
-        bucket = s3.Bucket(
-            self,
-            "Releases",
-            encryption=s3.BucketEncryption.S3_MANAGED,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            enforce_ssl=True,
-            versioned=True,
-            removal_policy=RemovalPolicy.RETAIN,
-        )
+        bucket = private_bucket(self, "Releases", versioned=True, removal_policy=RemovalPolicy.RETAIN)
         acknowledge(bucket, "AwsSolutions-S1", "Only this pipeline reads and writes it. CloudTrail has its calls.")
         return bucket
 
