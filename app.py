@@ -63,11 +63,17 @@ COMMANDS_ON_STACKS = {"deploy", "destroy", "diff", "synth", "synthesize", "watch
 
 
 class NothingBuilt(workloads.ProjectError):
-    """`reasons` say, by the name of its stack, why a workload has none."""
+    """`reasons` say, by the name of its stack, why a workload has none. Stacks that are only not built share a line."""
 
     def __init__(self, reasons: Mapping[str, workloads.ProjectError]) -> None:
         self.reasons = reasons
-        super().__init__("\n".join(["There is nothing to deploy:", *map(str, reasons.values())]))
+        lines = list(map(str, reasons.values()))
+        not_built = [name for name, reason in reasons.items() if isinstance(reason, workloads.MissingArtifact)]
+        if len(not_built) > 1:
+            build = "Build a workload with `python -m model_build build WORKLOAD --target TARGET`."
+            lines = [str(reason) for name, reason in reasons.items() if name not in not_built]
+            lines.append(f"Not built: {', '.join(not_built)}. {build}")
+        super().__init__("\n".join(["There is nothing to deploy:", *lines]))
 
 
 def add_stacks(
@@ -123,23 +129,37 @@ def add_releases(app: App, root: Path, environment: Environment, source: Release
     # Imported here because most syntheses have no pipeline, and its library takes long to import.
     from stacks.release.pipeline_stack import ReleasePipelineProps, ReleasePipelineStack
 
-    environments = stage_environments(app.node.try_get_context, environment)
+    context = app.node.try_get_context
+    environments = stage_environments(context, environment)
+    email, topic = read_alarm_receiver(context)
+
+    def add_stage(workload: str, scope: Construct, options: Options, stage: Environment) -> None:
+        options = replace(
+            options,
+            local=local,
+            network_cidr=read_network_cidr(context, options.stage),
+            image_account=environment.account if stage != environment else None,
+            alarm_email=email,
+            alarm_topic=topic,
+        )
+        add_stacks(scope, root, stage, options, only=workload)
+
     if source.start == "push-and-approval" and environments["beta"] != environment:
         raise workloads.UsageError(
             "cdk.json: context.release-start: got 'push-and-approval' with a beta-environment. Approvals are events of "
             "beta's account and region, and start only a pipeline there. Leave one of the two out."
         )
     folders = {folder.workload.name: folder for folder in _folders(root, None)}
-    if (only := app.node.try_get_context("release")) is not None:
+    if (only := context("release")) is not None:
         check_choice("release", only, list(folders))
     for name in folders if only is None else [only]:
         workload = folders[name].workload
         props = ReleasePipelineProps(
             source=source,
             workload=workload,
-            is_built=_is_built(root, workload),
+            is_built=all(workloads.artifact_file(root, name, each).exists() for each in workload.deployed),
             waiting=_why_not_in_production(root, folders[name], environments["production"]),
-            add_stacks=partial(_add_stage, app, root, environment, name, local),
+            add_stacks=partial(add_stage, name),
             environment=environment,
             environments=environments,
         )
@@ -159,29 +179,6 @@ def stage_environments(context: Context, pipeline: Environment) -> dict[Stage, E
             )
         environments[stage] = Environment(account=given[0], region=given[1])
     return environments
-
-
-def _add_stage(
-    app: App,
-    root: Path,
-    pipeline: Environment,
-    workload: str,
-    local: bool,
-    scope: Construct,
-    options: Options,
-    environment: Environment,
-) -> None:
-    context = app.node.try_get_context
-    cidr, (email, topic) = read_network_cidr(context, options.stage), read_alarm_receiver(context)
-    account = pipeline.account if environment != pipeline else None
-    options = replace(
-        options, local=local, network_cidr=cidr, image_account=account, alarm_email=email, alarm_topic=topic
-    )
-    add_stacks(scope, root, environment, options, only=workload)
-
-
-def _is_built(root: Path, workload: workloads.Workload) -> bool:
-    return all(workloads.artifact_file(root, workload.name, target).exists() for target in workload.deployed)
 
 
 def _why_not_in_production(
@@ -355,22 +352,12 @@ def add_all(
         names = asked_for(list(error.reasons), command) or list(error.reasons)
         if environment.account is None:
             print(NO_ACCOUNT, file=sys.stderr)
-        print(_nothing_to_deploy({name: error.reasons[name] for name in names}), file=sys.stderr)
+        print(NothingBuilt({name: error.reasons[name] for name in names}), file=sys.stderr)
         return error.exit_code
     except workloads.ProjectError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     return 0
-
-
-def _nothing_to_deploy(reasons: Mapping[str, workloads.ProjectError]) -> str:
-    """Returns the reason of each stack. Several stacks that are only not built share a line."""
-    not_built = [name for name, reason in reasons.items() if isinstance(reason, workloads.MissingArtifact)]
-    if len(not_built) < 2:
-        return str(NothingBuilt(reasons))
-    others = [str(reason) for name, reason in reasons.items() if name not in not_built]
-    build = "Build a workload with `python -m model_build build WORKLOAD --target TARGET`."
-    return "\n".join(["There is nothing to deploy:", *others, f"Not built: {', '.join(not_built)}. {build}"])
 
 
 def main(root: Path = workloads.ROOT, command: Sequence[str] | None = None) -> int:

@@ -46,17 +46,28 @@ class ProcessingJob:
     def request(self) -> dict[str, Any]:
         """Returns the request of CreateProcessingJob."""
         app = {"ImageUri": self.image_uri, "ContainerEntrypoint": ["python3", f"{SOURCE}/entry.py"]}
+        source = {
+            "S3Uri": self.source_url,
+            "LocalPath": SOURCE,
+            "S3DataType": "S3Prefix",
+            "S3InputMode": "File",
+            "S3DataDistributionType": "FullyReplicated",
+            "S3CompressionType": "None",
+        }
+        output = {"S3Uri": self.output_url, "LocalPath": OUTPUT, "S3UploadMode": self.upload}
+        outputs = {"Outputs": [{"OutputName": self.output_name, "S3Output": output}]}
+        vpc = {"SecurityGroupIds": list(self.security_groups), "Subnets": list(self.subnets)}
         return {
             "ProcessingJobName": self.name,
             "RoleArn": self.role_arn,
             "AppSpecification": app | ({"ContainerArguments": list(self.arguments)} if self.arguments else {}),
             "ProcessingResources": {"ClusterConfig": self._cluster()},
-            "ProcessingInputs": [{"InputName": "source", "S3Input": self._source()}],
-            "ProcessingOutputConfig": self._output(),
+            "ProcessingInputs": [{"InputName": "source", "S3Input": source}],
+            "ProcessingOutputConfig": outputs | ({"KmsKeyId": self.kms_key} if self.kms_key else {}),
             "StoppingCondition": {"MaxRuntimeInSeconds": self.max_runtime_s},
             "Environment": {"PYTHONUNBUFFERED": "1", **self.environment},
             "Tags": [{"Key": key, "Value": value} for key, value in self.tags.items()],
-            **self._network(),
+            **({"NetworkConfig": {"VpcConfig": vpc}} if self.subnets else {}),
         }
 
     def _cluster(self) -> dict[str, Any]:
@@ -68,24 +79,3 @@ class ProcessingJob:
         # A disk inside the instance is encrypted by its own hardware; the service refuses a key for it.
         own_disk = re.fullmatch(r"g5|[a-z]+\d+[a-z]*d[a-z]*", family(self.instance_type))
         return cluster | ({"VolumeKmsKeyId": self.kms_key} if self.kms_key and not own_disk else {})
-
-    def _source(self) -> dict[str, Any]:
-        return {
-            "S3Uri": self.source_url,
-            "LocalPath": SOURCE,
-            "S3DataType": "S3Prefix",
-            "S3InputMode": "File",
-            "S3DataDistributionType": "FullyReplicated",
-            "S3CompressionType": "None",
-        }
-
-    def _output(self) -> dict[str, Any]:
-        left = {"S3Uri": self.output_url, "LocalPath": OUTPUT, "S3UploadMode": self.upload}
-        outputs = {"Outputs": [{"OutputName": self.output_name, "S3Output": left}]}
-        return outputs | ({"KmsKeyId": self.kms_key} if self.kms_key else {})
-
-    def _network(self) -> dict[str, Any]:
-        if not self.subnets:
-            return {}
-        vpc = {"SecurityGroupIds": list(self.security_groups), "Subnets": list(self.subnets)}
-        return {"NetworkConfig": {"VpcConfig": vpc}}

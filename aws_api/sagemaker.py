@@ -32,12 +32,8 @@ a stream for each instance, which outlives the endpoint."""
 LOG_LINES = 8
 HARDWARE_NAMESPACE = "/aws/sagemaker/Endpoints"
 """CloudWatch namespace of an instance's CPU, memory and GPU utilization, one point per minute."""
-EXPIRING_KINDS: Mapping[str, tuple[str, str]] = {
-    "endpoint": ("Endpoint", "Endpoints"),
-    "endpoint-config": ("EndpointConfig", "EndpointConfigs"),
-    "model": ("Model", "Models"),
-}
-"""Kind → its noun in the API and the key of the list's response, in the order of deletion: endpoints cost money."""
+EXPIRING_KINDS = {"endpoint": "Endpoint", "endpoint-config": "EndpointConfig", "model": "Model"}
+"""Kind → its noun in the API, in the order of deletion: endpoints cost money."""
 
 DELETE_LIMIT_S = 3600
 """Longest wait until an endpoint can be deleted. Terraform's AWS provider waits as long for an endpoint to start
@@ -323,8 +319,8 @@ class SageMakerAccount(AwsSession):
         of each endpoint, configuration and model are listed.
         """
         found = []
-        for kind, (noun, key) in EXPIRING_KINDS.items():
-            for item in self._pages(f"list_{kind.replace('-', '_')}s", key):
+        for kind, noun in EXPIRING_KINDS.items():
+            for item in self._pages(f"list_{kind.replace('-', '_')}s", f"{noun}s"):
                 if (expires_at := self._expiry(item[f"{noun}Arn"])) is not None:
                     name, status = item[f"{noun}Name"], item.get("EndpointStatus")
                     found.append(ExpiringResource(kind=kind, name=name, expires_at=expires_at, status=status))
@@ -332,8 +328,8 @@ class SageMakerAccount(AwsSession):
 
     def delete_resource(self, resource: ExpiringResource) -> None:
         """Raises `NotFound` if it no longer exists, and `AwsRefused` if it cannot be deleted now."""
-        noun, _ = EXPIRING_KINDS[resource.kind]
-        self._call(f"delete_{resource.kind.replace('-', '_')}", **{f"{noun}Name": resource.name})
+        operation = f"delete_{resource.kind.replace('-', '_')}"
+        self._call(operation, **{f"{EXPIRING_KINDS[resource.kind]}Name": resource.name})
 
     def _expiry(self, arn: str) -> datetime | None:
         try:

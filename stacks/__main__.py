@@ -108,9 +108,9 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     if options.probe:
         return probe(options)
     context = json.loads((root / "cdk.json").read_text("utf-8")).get("context", {}).get
-    folders, releases = chosen(options.stacks, root, context)
-    account = preflight_account(AwsSession(region=options.region))
     every = [load_workload(name, root / "workloads") for name in workload_names(root / "workloads")]
+    folders, releases = chosen(options.stacks, every, context)
+    account = preflight_account(AwsSession(region=options.region))
     shared = {folder.file: folder.workload for folder in every}
     network = SharedZones(shared, account.region, in_production=options.stage == "production")
     checks = plan(folders, options.stage, releases, network, trusts(context))
@@ -135,13 +135,12 @@ def probe(options: argparse.Namespace) -> int:
 
 
 def chosen(
-    stacks: Sequence[str], root: Path, context: Context
+    stacks: Sequence[str], folders: Sequence[WorkloadFolder], context: Context
 ) -> tuple[list[WorkloadFolder], dict[str, ReleaseSource]]:
     """Returns the workloads and the release pipelines of the named stacks, or all. Raises `UsageError`.
 
     A pipeline comes with the workload that it deploys.
     """
-    folders = [load_workload(name, root / "workloads") for name in workload_names(root / "workloads")]
     by_stack = {folder.workload.stack_name: folder for folder in folders}
     source = read_release(context)
     releases = {folder.workload.release_stack_name: source for folder in folders} if source else {}

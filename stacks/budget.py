@@ -16,8 +16,8 @@ from stacks.grants import acknowledge_to_checkov, let_publish
 NAME = "BudgetStack"
 STAGE_TAG = "TransformersStage"
 WORKLOAD_TAG = "TransformersWorkload"
-SPENT_PERCENT, FORECAST_PERCENT = 80, 100
-BUDGETS = "budgets.amazonaws.com"
+NOTIFICATIONS = {"ACTUAL": 80, "FORECASTED": 100}
+"""Per cent of the budget at which a message is sent, for the actual and for the forecast costs."""
 
 
 def cost_tags(stage: Stage, workload: str | None = None) -> Mapping[str, str]:
@@ -33,7 +33,9 @@ class BudgetStack(Stack):
     ) -> None:
         tags = dict(cost_tags(stage))
         super().__init__(scope, id, env=environment, description=f"The budget of {stage}.", tags=tags)
-        topic = self._topic()
+        topic = sns.Topic(self, "Topic", enforce_ssl=True)
+        acknowledge_to_checkov(topic, "CKV_AWS_26", "Messages hold only a sum of money. Budgets needs no KMS key.")
+        let_publish(topic, "budgets.amazonaws.com", "BudgetsOfThisAccount")
         budgets.CfnBudget(
             self,
             "Budget",
@@ -45,23 +47,18 @@ class BudgetStack(Stack):
                 cost_filters={"TagKeyValue": [f"user:{STAGE_TAG}${stage}"]},
             ),
             notifications_with_subscribers=[
-                _told(topic, "ACTUAL", SPENT_PERCENT),
-                _told(topic, "FORECASTED", FORECAST_PERCENT),
+                budgets.CfnBudget.NotificationWithSubscribersProperty(
+                    notification=budgets.CfnBudget.NotificationProperty(
+                        comparison_operator="GREATER_THAN",
+                        notification_type=kind,
+                        threshold=percent,
+                        threshold_type="PERCENTAGE",
+                    ),
+                    subscribers=[
+                        budgets.CfnBudget.SubscriberProperty(subscription_type="SNS", address=topic.topic_arn)
+                    ],
+                )
+                for kind, percent in NOTIFICATIONS.items()
             ],
         )
         CfnOutput(self, "BudgetTopicArn", value=topic.topic_arn)
-
-    def _topic(self) -> sns.Topic:
-        topic = sns.Topic(self, "Topic", enforce_ssl=True)
-        acknowledge_to_checkov(topic, "CKV_AWS_26", "Messages hold only a sum of money. Budgets needs no KMS key.")
-        let_publish(topic, BUDGETS, "BudgetsOfThisAccount")
-        return topic
-
-
-def _told(topic: sns.Topic, kind: str, percent: int) -> budgets.CfnBudget.NotificationWithSubscribersProperty:
-    return budgets.CfnBudget.NotificationWithSubscribersProperty(
-        notification=budgets.CfnBudget.NotificationProperty(
-            comparison_operator="GREATER_THAN", notification_type=kind, threshold=percent, threshold_type="PERCENTAGE"
-        ),
-        subscribers=[budgets.CfnBudget.SubscriberProperty(subscription_type="SNS", address=topic.topic_arn)],
-    )

@@ -3,7 +3,7 @@
 Tests delete their own resources. What a killed test leaves has a tag with its expiry, and costs by the hour.
 """
 
-from aws_cdk import Duration, Environment, IgnoreMode, RemovalPolicy, Stack
+from aws_cdk import Duration, Environment, IgnoreMode, Stack
 from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
@@ -12,7 +12,8 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from stacks.grants import acknowledge, acknowledge_log, acknowledge_wildcards, allow, arn_of
+from stacks.grants import acknowledge, acknowledge_wildcards, allow, arn_of
+from stacks.storage import log_group
 from workloads import ROOT
 
 NAME = "CleanupStack"
@@ -42,10 +43,7 @@ class CleanupStack(Stack):
             exclude=["/*", *(f"!/{name}" for name in FILES), *LEFT_OUT],
             ignore_mode=IgnoreMode.GIT,
         )
-        log = logs.LogGroup(
-            self, "Log", retention=logs.RetentionDays.THREE_MONTHS, removal_policy=RemovalPolicy.DESTROY
-        )
-        acknowledge_log(log)
+        log = log_group(self, "Log", retention=logs.RetentionDays.THREE_MONTHS)
         project = codebuild.Project(
             self,
             "Project",

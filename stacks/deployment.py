@@ -32,6 +32,10 @@ class Deployment:
     def least_instances(self) -> int:
         return self.autoscaling.min_capacity if self.autoscaling else self.instance_count
 
+    @property
+    def most_instances(self) -> int:
+        return self.autoscaling.max_capacity if self.autoscaling else self.instance_count
+
 
 def plan_deployment(props: WorkloadStackProps, region: str | None, least_in_production: int = 2) -> Deployment:
     """Plans a fleet for `region`, or for any if None. Raises `NotMeasured` or `UsageError`."""
@@ -99,16 +103,11 @@ def _findings(
     )
     yield from _of_another_archive(props, recommendation.archive_sha256, advice)
     if recommendation.provenance.measured_on == "local":
-        machine = recommendation.provenance.machine
-        refused = (
-            f"{file}: provenance.measured_on: is 'local' ({machine}), and production wants 'sagemaker'. "
-            f"Run `{measure}` against an AWS account."
-        )
         text = (
-            f"{file}: was measured locally, on {machine}. "
-            f"Production wants one measured on SageMaker: run `{measure}` against an AWS account."
+            f"{file}: provenance.measured_on: is 'local' ({recommendation.provenance.machine}), and production "
+            f"requires 'sagemaker'. Run `{measure}` against an AWS account."
         )
-        yield NotMeasured(refused) if props.options.in_production else SynthWarning("recommendation:local", text)
+        yield NotMeasured(text) if props.options.in_production else SynthWarning("recommendation:local", text)
     yield from _problems_of_candidate(props, recommendation.recommended)
     measured, present = recommendation.objective, workload.latency_objective
     if _sizing_objective(measured) != _sizing_objective(present):
@@ -232,12 +231,11 @@ def _findings_of_batch(
     advice = f"Deploy it with -c recommendation=ignore and measure a run of it: {measure}."
     yield from _of_another_archive(props, recommendation.archive_sha256, advice)
     if chosen.known_by == "local":
-        refused = (
-            f"{file}: recommended.known_by: is 'local' ({chosen.source}), and production wants the reports of a "
+        text = (
+            f"{file}: recommended.known_by: is 'local' ({chosen.source}), and production requires the reports of a "
             f"stack's run: {measure}."
         )
-        warning = SynthWarning("recommendation:local", f"{file}: was measured locally: {chosen.source}.")
-        yield NotMeasured(refused) if props.options.in_production else warning
+        yield NotMeasured(text) if props.options.in_production else SynthWarning("recommendation:local", text)
     if recommendation.objective != workload.objective:
         text = (
             f"{file}: objective: was sized for {recommendation.objective.rows_per_second:,g} rows a second, which is "

@@ -1,7 +1,7 @@
 """Explains why a stack failed: events of CloudFormation, and what its endpoint or ECS service reports."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -39,7 +39,9 @@ def explain_deployment(account: SageMakerAccount, name: str) -> Explanations:
         return explain_endpoint(account, name)
     events = account.pages("cloudformation", "describe_stack_events", "StackEvents", StackName=stack["StackId"])
     resources = account.call("cloudformation", "describe_stack_resources", StackName=stack["StackId"])["StackResources"]
-    failures = [_failed_resource(account, name, event, resources) for event in failed_events(events)]
+    failures = [
+        _failed_resource(account, name, event, resources, event["ResourceStatus"]) for event in failed_events(events)
+    ]
     if not failures:
         failures = [*_failing_now(account, name, resources)]
     explanations = tuple(map(explain, failures))
@@ -59,41 +61,41 @@ def failed_events(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 
 def _failed_resource(
-    account: SageMakerAccount, stack: str, event: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]
+    account: SageMakerAccount,
+    stack: str,
+    failed: Mapping[str, Any],
+    resources: Sequence[Mapping[str, Any]],
+    status: str,
 ) -> Failure:
-    physical_id, log = event.get("PhysicalResourceId", ""), ContainerLog()
-    reasons = [event.get("ResourceStatusReason", "")]
-    if event["ResourceType"] == ENDPOINT and physical_id:
+    """Returns the failure of a resource. `failed` is its event or its description."""
+    physical_id, log = failed.get("PhysicalResourceId", ""), ContainerLog()
+    reasons = [failed.get("ResourceStatusReason", "")]
+    if failed["ResourceType"] == ENDPOINT and physical_id:
         endpoint = physical_id.rpartition("/")[2]
         failure = endpoint_failure(account, endpoint, described_endpoint(account, endpoint))
         reasons, log = [*reasons, *(each for each in failure.reasons if each not in reasons[0])], failure.log
-    elif event["ResourceType"] == SERVICE and physical_id:
+    elif failed["ResourceType"] == SERVICE and physical_id:
         reasons, log = [*reasons, *_service_reasons(account, physical_id)], _service_log(account, resources)
     return Failure(
-        subject=f"{event['LogicalResourceId']} ({event['ResourceType']}) of stack {stack}",
-        status=event["ResourceStatus"],
+        subject=f"{failed['LogicalResourceId']} ({failed['ResourceType']}) of stack {stack}",
+        status=status,
         reasons=tuple(filter(None, reasons)),
         log=log,
         read_on=log_command(account, log, f"cloudformation describe-stack-events --stack-name {stack}"),
     )
 
 
-def _failing_now(account: SageMakerAccount, stack: str, resources: Sequence[Mapping[str, Any]]) -> list[Failure]:
-    """Returns failures behind a stack that has none itself: a failed endpoint, a service without its tasks."""
-    failures = []
+def _failing_now(account: SageMakerAccount, stack: str, resources: Sequence[Mapping[str, Any]]) -> Iterator[Failure]:
+    """Yields failures behind a stack that has none itself: a failed endpoint, a service without its tasks."""
     for resource in resources:
         physical_id = resource.get("PhysicalResourceId", "")
         if resource["ResourceType"] == ENDPOINT and physical_id:
             name = physical_id.rpartition("/")[2]
             failure = endpoint_failure(account, name, described_endpoint(account, name))
-            failures += [failure] if has_failed(failure) else []
+            if has_failed(failure):
+                yield failure
         elif resource["ResourceType"] == SERVICE and _lacks_tasks(account, physical_id):
-            reasons, log = _service_reasons(account, physical_id), _service_log(account, resources)
-            read_on = log_command(account, log, f"cloudformation describe-stack-events --stack-name {stack}")
-            status = "tasks stop or are not placed"
-            subject = f"{resource['LogicalResourceId']} ({SERVICE}) of stack {stack}"
-            failures.append(Failure(subject=subject, status=status, reasons=reasons, log=log, read_on=read_on))
-    return failures
+            yield _failed_resource(account, stack, resource, resources, "tasks stop or are not placed")
 
 
 def _services(account: SageMakerAccount, arn: str) -> list[dict[str, Any]]:

@@ -1,12 +1,15 @@
 """Whether an instance type can run an artifact, and whether AWS offers the type where it is to be deployed. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from stacks.workload_stack import SynthWarning
 from workloads import ModelArtifact, Target, UsageError, instances
 from workloads.instances import COMPUTE_CAPABILITIES, Hardware, family, hardware, has_bf16
+
+HARDWARE: Mapping[str, Hardware] = {"neuron": "Inferentia 1", "neuronx": "Inferentia 2", "cuda": "GPU"}
+"""The hardware of runtimes that have but one. Others run on x86 CPUs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,18 +42,10 @@ def unfit(choice: InstanceChoice, artifact: ModelArtifact, target: Target) -> It
 
 
 def _needs(artifact: ModelArtifact, target: Target) -> Hardware:
-    match artifact.runtime:
-        case "neuron":
-            return "Inferentia 1"
-        case "neuronx":
-            return "Inferentia 2"
-        case "cuda":
-            return "GPU"
-        case "torchscript" if target.instance_types:
-            # The archive is either for the Python backend on CPU or for the PyTorch backend on a GPU.
-            return hardware(target.instance_types[0])
-        case _:
-            return "x86 CPU"
+    if artifact.runtime == "torchscript" and target.instance_types:
+        # The archive is either for the Python backend on CPU or for the PyTorch backend on a GPU.
+        return hardware(target.instance_types[0])
+    return HARDWARE.get(artifact.runtime, "x86 CPU")
 
 
 def not_offered(choice: InstanceChoice, region: str) -> Iterator[UsageError]:

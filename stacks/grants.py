@@ -7,7 +7,6 @@ from typing import Any
 
 from aws_cdk import Acknowledgment, ArnFormat, Aws, CfnResource, Stack, Validations
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 from constructs import IConstruct
 
@@ -109,11 +108,6 @@ def acknowledge_to_checkov(construct: IConstruct, check: str, reason: str) -> No
 def acknowledge_policy_to_checkov(role: iam.IRole, reason: str) -> None:
     """Answers that actions which write are allowed on every resource. The role's policy has to be there already."""
     acknowledge_to_checkov(role.node.find_child("DefaultPolicy"), "CKV_AWS_111", reason)
-
-
-def acknowledge_log(group: logs.ILogGroup) -> None:
-    """Answers that a log group has no customer key."""
-    acknowledge_to_checkov(group, "CKV_AWS_158", "CloudWatch Logs encrypts it with a key of its own.")
 
 
 def acknowledge_actions(role: iam.Role, actions: Iterable[str], reason: str) -> None:

@@ -51,8 +51,7 @@ class OwnImage(Construct):
         content = own_images.content_of(kind)
         built = own_images.load_image(self._workload.root, kind)
         released_in = self._workload.options.image_account
-        why = _why_not(built, self._workload, kind, content) or (None if released_in else _elsewhere(built, stack))
-        if why:
+        if why := self._why_not(built, content):
             self._tell(why)
         fitting = None if why else built
         repository = fitting.repository if fitting else own_images.REPOSITORY
@@ -62,6 +61,20 @@ class OwnImage(Construct):
         account = released_in if fitting and released_in and fitting.region == stack.region else stack.account
         uri = f"{account}.dkr.ecr.{stack.region}.{Aws.URL_SUFFIX}/{repository}{version}"
         return EcrImage(account=account, region=stack.region, repository=repository, uri=uri)
+
+    def _why_not(self, built: own_images.OwnImage | None, content: str) -> str | None:
+        """Returns why there is no image of what containers/ has now, where the stack is deployed to."""
+        file, kind = own_images.image_file(self._workload.root, self._kind), self._kind
+        if built is None:
+            return f"{file} does not exist: our image '{kind}', which the workload needs, was not built."
+        if built.content != content:
+            return f"{file}: our image '{kind}' was built from other files than containers/ has now."
+        account, region = Stack.of(self).account, Stack.of(self).region
+        # A stack for every account has the image everywhere.
+        is_anywhere = Token.is_unresolved(account) or Token.is_unresolved(region)
+        if self._workload.options.image_account or is_anywhere or (built.account, built.region) == (account, region):
+            return None
+        return f"our image '{kind}' is in {built.registry}, and not in account {account} in {region}."
 
     def _tell(self, why: str) -> None:
         file, kind = self._workload.folder.file, self._kind
@@ -75,25 +88,6 @@ class OwnImage(Construct):
         else:
             text = f"{file}: {why} Build and push it with {build}, or set hosting.image_uri to an image of your own."
             Annotations.of(self).add_error(text)
-
-
-def _why_not(built: own_images.OwnImage | None, workload: WorkloadStackProps, kind: str, content: str) -> str | None:
-    """Returns why there is no image of what containers/ has now."""
-    file = own_images.image_file(workload.root, kind)
-    if built is None:
-        return f"{file} does not exist: our image '{kind}', which the workload needs, was not built."
-    if built.content != content:
-        return f"{file}: our image '{kind}' was built from other files than containers/ has now."
-    return None
-
-
-def _elsewhere(built: own_images.OwnImage | None, stack: Stack) -> str | None:
-    """Returns that the image is not where the stack is deployed to. A stack for every account has it everywhere."""
-    if built is None or Token.is_unresolved(stack.account) or Token.is_unresolved(stack.region):
-        return None
-    if (built.account, built.region) == (stack.account, stack.region):
-        return None
-    return f"our image '{built.kind}' is in {built.registry}, and not in account {stack.account} in {stack.region}."
 
 
 def _named(uri: str, workload: WorkloadStackProps) -> EcrImage:

@@ -66,10 +66,8 @@ class Paging(Construct):
         own_key: bool = False,
     ) -> None:
         super().__init__(scope, id)
-        self._own_key, self._workload = own_key, workload
-        self.topic = (
-            sns.Topic.from_topic_arn(self, "Topic", options.alarm_topic) if options.alarm_topic else self._topic()
-        )
+        given = options.alarm_topic
+        self.topic = sns.Topic.from_topic_arn(self, "Topic", given) if given else self._topic(workload, own_key)
         if options.alarm_email is not None:
             self.topic.add_subscription(subscriptions.EmailSubscription(options.alarm_email))
         self.alarm = cloudwatch.CompositeAlarm(
@@ -81,15 +79,13 @@ class Paging(Construct):
         self.alarm.add_alarm_action(actions.SnsAction(self.topic))
         self.alarm.add_ok_action(actions.SnsAction(self.topic))
 
-    def _topic(self) -> sns.Topic:
-        topic = sns.Topic(
-            self, "Topic", master_key=self._key(self._workload) if self._own_key else None, enforce_ssl=True
-        )
-        if not self._own_key:
+    def _topic(self, workload: str, own_key: bool) -> sns.Topic:
+        key = self._key(workload) if own_key else None
+        topic = sns.Topic(self, "Topic", master_key=key, enforce_ssl=True)
+        if key is None:
             # CloudWatch cannot use AWS's own key for SNS.
-            acknowledge_to_checkov(
-                topic, "CKV_AWS_26", "It holds alarm states and no user data; hosting.kms_key_arn adds a key."
-            )
+            reason = "It holds alarm states and no user data; hosting.kms_key_arn adds a key."
+            acknowledge_to_checkov(topic, "CKV_AWS_26", reason)
         let_publish(topic, CLOUDWATCH, "AlarmsOfThisAccount")
         return topic
 

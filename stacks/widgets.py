@@ -1,6 +1,7 @@
 """Widgets that dashboards of endpoints, services and batches share."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -16,9 +17,17 @@ def limit_line(label: str, value: float) -> cloudwatch.HorizontalAnnotation:
 
 
 def graph(
-    title: str, *metrics: cloudwatch.IMetric, limits: Sequence[cloudwatch.HorizontalAnnotation] = ()
+    title: str,
+    *metrics: cloudwatch.IMetric,
+    limits: Sequence[cloudwatch.HorizontalAnnotation] = (),
+    right: Sequence[cloudwatch.IMetric] = (),
+    **keys: Any,
 ) -> cloudwatch.GraphWidget:
-    return cloudwatch.GraphWidget(title=title, left=list(metrics), left_annotations=list(limits), width=12, height=6)
+    """Returns half of a row. `keys` are more of `GraphWidget`."""
+    left, above = list(metrics), list(limits)
+    return cloudwatch.GraphWidget(
+        title=title, left=left, left_annotations=above, right=[*right], width=12, height=6, **keys
+    )
 
 
 def cost_per_day(
@@ -40,6 +49,12 @@ def cost_per_day(
     return cost, limit_line(f"The recommendation's estimate, at the peak: {estimate:,.2f}", estimate)
 
 
-def unknown_cost(recommended: Candidate | None) -> cloudwatch.TextWidget:
-    reason = (recommended and recommended.cost_reason) or NOT_MEASURED
-    return cloudwatch.TextWidget(markdown=f"**Cost per day** is not known: {reason}", width=12, height=6)
+def cost_widget(
+    recommended: Candidate | None, noun: str, count: cloudwatch.IMetric, title: str, *right: cloudwatch.IMetric
+) -> cloudwatch.GraphWidget | cloudwatch.TextWidget:
+    """Returns the graph of `cost_per_day`, or the reason why the cost is unknown."""
+    if (known := cost_per_day(recommended, noun, count)) is None:
+        reason = (recommended and recommended.cost_reason) or NOT_MEASURED
+        return cloudwatch.TextWidget(markdown=f"**Cost per day** is not known: {reason}", width=12, height=6)
+    cost, estimate = known
+    return graph(title, cost, limits=[estimate], right=right)

@@ -1,18 +1,19 @@
 """A workload as a scheduled batch: buckets, tasks on ECS, the steps of a run, alarms."""
 
-from aws_cdk import Annotations, CfnOutput, Duration, Stack
+from functools import partial
+
+from aws_cdk import Annotations, CfnOutput, Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.batch.steps import BatchSteps, EcsBatchWork
+from stacks.batch.steps import BatchSteps
 from stacks.batch.storage import BatchStorage
 from stacks.batch.watch import BatchWatch
 from stacks.budget import cost_tags
-from stacks.deployment import Shards, plan_shards, problems_of_hardware
+from stacks.deployment import plan_shards, problems_of_hardware
 from stacks.ecs.fleet import EcsFleet, machine
 from stacks.ecs.shared_network import PrivateNetwork, Shared
 from stacks.ecs.task import EcsTask
-from stacks.model_archive import ModelArchive
 from stacks.own_image import OwnImage
 from stacks.workload_stack import WorkloadStackProps, add_legacy_note, add_warnings, named_key, refuse, region_of
 from workloads import ScheduledBatchHosting, ThroughputObjective, UsageError
@@ -24,7 +25,6 @@ class ScheduledBatchStack(Stack):
     def __init__(
         self, scope: Construct, id: str, hosting: ScheduledBatchHosting, props: WorkloadStackProps, shared: Shared
     ) -> None:
-        self._shared = shared
         workload = props.folder.workload
         tags = dict(cost_tags(props.options.stage, workload.name))
         super().__init__(scope, id, env=props.environment, description=workload.description, tags=tags)
@@ -51,16 +51,23 @@ class ScheduledBatchStack(Stack):
             assumed_by=iam.ServicePrincipal("states.amazonaws.com"),
             description=f"Lets the steps of {workload.name} start what answers and accounts for its rows.",
         )
-        work = self._work(hosting, shards, props, storage, archive, role)
+        refuse(problems_of_hardware(props, shards.choice, region_of(self)))
+        runs_on = machine(shards.choice.file, shards.choice.instance_type)
+        network = PrivateNetwork(self, "Network", workload=workload, shared=shared)
+        fleet = EcsFleet(self, "Fleet", network=network, machine=runs_on, max_instances=shards.count)
+        image = OwnImage(self, "Image", uri=hosting.image_uri, kind=runs_on.kind, workload=props)
+        task = partial(EcsTask, self, workload=workload.name, image=image, key=key)
         steps = BatchSteps(
             self,
             "Steps",
-            schedule=hosting.schedule,
+            hosting=hosting,
             scheduled=props.options.in_production,
-            input=storage.input,
             shards=shards.count,
-            deadline=Duration.hours(hosting.deadline_hours),
-            work=work,
+            fleet=fleet,
+            shard=task("Shard", devices=runs_on.devices, purpose="reads its archive and rows, writes answers"),
+            account=task("Account", devices=(), purpose="reads rows and answers, writes the manifest"),
+            archive=archive,
+            storage=storage,
             role=role,
         )
         watch = BatchWatch(
@@ -78,35 +85,3 @@ class ScheduledBatchStack(Stack):
         CfnOutput(self, "OutputBucket", value=storage.output.bucket_name)
         CfnOutput(self, "StateMachineArn", value=steps.machine.state_machine_arn)
         CfnOutput(self, "AlarmTopicArn", value=watch.paging.topic.topic_arn)
-
-    def _work(
-        self,
-        hosting: ScheduledBatchHosting,
-        shards: Shards,
-        props: WorkloadStackProps,
-        storage: BatchStorage,
-        archive: ModelArchive,
-        role: iam.Role,
-    ) -> EcsBatchWork:
-        refuse(problems_of_hardware(props, shards.choice, region_of(self)))
-        name, runs_on = props.folder.workload.name, machine(shards.choice.file, shards.choice.instance_type)
-        network = PrivateNetwork(self, "Network", workload=props.folder.workload, shared=self._shared)
-        fleet = EcsFleet(self, "Fleet", network=network, machine=runs_on, max_instances=shards.count)
-        image = OwnImage(self, "Image", uri=hosting.image_uri, kind=runs_on.kind, workload=props)
-
-        def task(id: str, purpose: str, devices: bool) -> EcsTask:
-            mapped = runs_on.devices if devices else ()
-            return EcsTask(self, id, workload=name, image=image, devices=mapped, purpose=purpose, key=storage.key)
-
-        return EcsBatchWork(
-            self,
-            "Work",
-            network=network,
-            fleet=fleet,
-            shard=task("Shard", "reads its archive and rows, writes answers", devices=True),
-            account=task("Account", "reads rows and answers, writes the manifest", devices=False),
-            archive=archive,
-            storage=storage,
-            max_bad_share=hosting.max_bad_share,
-            role=role,
-        )

@@ -3,13 +3,12 @@
 A restarted shard, or a run started again with {"time": "2026-11-21T02:00:00Z"}, answers the missing rows.
 """
 
-from aws_cdk import ArnFormat, Duration, RemovalPolicy, Stack
+from aws_cdk import ArnFormat, Duration, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
@@ -17,10 +16,11 @@ from constructs import Construct
 
 from stacks.batch.storage import BatchStorage
 from stacks.ecs.fleet import EcsFleet
-from stacks.ecs.shared_network import PrivateNetwork
 from stacks.ecs.task import EcsTask
-from stacks.grants import acknowledge_log, acknowledge_policy_to_checkov, acknowledge_resources
+from stacks.grants import acknowledge_policy_to_checkov, acknowledge_resources
 from stacks.model_archive import ModelArchive
+from stacks.storage import log_group
+from workloads import ScheduledBatchHosting
 
 TIME = "$.time"
 """Path of the time at which the run was due."""
@@ -38,131 +38,45 @@ CONTAINER = "batch"
 ACCOUNT_CPU = 1024
 
 
-class EcsBatchWork(Construct):
-    """The states of a run: ECS tasks, one for each shard, each alone on an instance. `role` is the state machine's."""
+class BatchSteps(Construct):
+    """`machine`, and the `rule` that starts it. Without `scheduled` the rule is disabled.
+
+    Each shard is an ECS task that has an instance to itself. `role` is the state machine's.
+    """
 
     def __init__(
         self,
         scope: Construct,
         id: str,
         *,
-        network: PrivateNetwork,
+        hosting: ScheduledBatchHosting,
+        scheduled: bool,
+        shards: int,
         fleet: EcsFleet,
         shard: EcsTask,
         account: EcsTask,
         archive: ModelArchive,
         storage: BatchStorage,
-        max_bad_share: float,
         role: iam.Role,
     ) -> None:
         super().__init__(scope, id)
-        self._shard, self._account, self._storage = shard, account, storage
-        self._fleet, self._network = fleet, network
+        self._fleet, self._storage = fleet, storage
         self._group = ec2.SecurityGroup(
-            self, "TaskGroup", vpc=network.vpc, description="Tasks of the batch: nobody calls them."
+            Construct(scope, "Work"),  # A part of the group's logical id: another id would replace the group.
+            "TaskGroup",
+            vpc=fleet.network.vpc,
+            description="Tasks of the batch: nobody calls them.",
         )
-        self._shard_container = self._container(shard, shard_command(archive.url, "$SHARD"), fleet.cpu)
-        self._account_container = self._container(account, account_command(max_bad_share), ACCOUNT_CPU)
         archive.grant_read(shard.role)
         for task in (shard, account):
             storage.grant_run(task.role)
             _acknowledge_any_revision(role, task.definition)
-        _pass_roles_to_ecs_alone(role)
-
-    def shards(self, scope: Construct) -> sfn.IChainable:
-        each_shard = sfn.Map(
-            scope,
-            "Shards",
-            state_name="Answer every shard",
-            items_path=SHARDS,
-            item_selector={"day": sfn.JsonPath.string_at(DAY), "shard": sfn.JsonPath.string_at("$$.Map.Item.Value")},
-            result_path=sfn.JsonPath.DISCARD,
+        # CDK's own grant lets the state machine hand the tasks' roles to any service; a denial wins over it.
+        condition = {"StringNotEquals": {"iam:PassedToService": "ecs-tasks.amazonaws.com"}}
+        deny = iam.PolicyStatement(
+            effect=iam.Effect.DENY, actions=["iam:PassRole"], resources=["*"], conditions=condition
         )
-        run = self._run(scope, "Shard", "Answer one shard", self._shard, self._shard_container, {"SHARD": "$.shard"})
-        return each_shard.item_processor(run)
-
-    def account(self, scope: Construct) -> sfn.IChainable:
-        return self._run(scope, "Account", "Account for every row", self._account, self._account_container, {})
-
-    def _container(self, task: EcsTask, command: str, cpu: int) -> ecs.ContainerDefinition:
-        locations = {
-            "INPUT": self._storage.input.s3_url_for_object(),
-            "OUTPUT": self._storage.output.s3_url_for_object(),
-        }
-        return task.add_container(CONTAINER, ["sh", "-c", command], task.environment(locations), cpu)
-
-    def _run(
-        self,
-        scope: Construct,
-        id: str,
-        name: str,
-        task: EcsTask,
-        container: ecs.ContainerDefinition,
-        variables: dict[str, str],
-    ) -> sfn.TaskStateBase:
-        fleet = self._fleet
-        capacity = tasks.CapacityProviderOptions.custom(capacity_provider_strategy=[fleet.strategy])
-        override = tasks.ContainerOverride(
-            container_definition=container,
-            environment=[
-                tasks.TaskEnvironmentVariable(name=key, value=sfn.JsonPath.string_at(path))
-                for key, path in {"DAY": DAY, **variables}.items()
-            ],
-        )
-        state = tasks.EcsRunTask(
-            scope,
-            id,
-            state_name=name,
-            integration_pattern=sfn.IntegrationPattern.RUN_JOB,
-            cluster=fleet.cluster,
-            task_definition=task.definition,
-            launch_target=tasks.EcsEc2LaunchTarget(
-                capacity_provider_options=capacity, placement_constraints=fleet.alone
-            ),
-            subnets=self._network.subnets,
-            security_groups=[self._group],
-            container_overrides=[override],
-            result_path=sfn.JsonPath.DISCARD,
-        )
-        return with_retries(state)
-
-
-def _pass_roles_to_ecs_alone(role: iam.Role) -> None:
-    """CDK's own grant lets the state machine hand the tasks' roles to any service; a denial wins over it."""
-    role.add_to_policy(
-        iam.PolicyStatement(
-            effect=iam.Effect.DENY,
-            actions=["iam:PassRole"],
-            resources=["*"],
-            conditions={"StringNotEquals": {"iam:PassedToService": "ecs-tasks.amazonaws.com"}},
-        )
-    )
-
-
-def _acknowledge_any_revision(role: iam.Role, definition: ecs.Ec2TaskDefinition) -> None:
-    """Answers the finding on CDK's own grant, which lets the state machine run any revision of a task."""
-    arn = Stack.of(definition).split_arn(definition.task_definition_arn, ArnFormat.SLASH_RESOURCE_NAME)
-    family = f"arn:{arn.partition}:{arn.service}:{arn.region}:{arn.account}:{arn.resource}/{arn.resource_name}:*"
-    acknowledge_resources(role, [family], "A run keeps the task revision that it started with, also after an update.")
-
-
-class BatchSteps(Construct):
-    """`machine`, and the `rule` that starts it. Without `scheduled` the rule is disabled."""
-
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        schedule: str,
-        scheduled: bool,
-        input: s3.IBucket,
-        shards: int,
-        deadline: Duration,
-        work: EcsBatchWork,
-        role: iam.Role,
-    ) -> None:
-        super().__init__(scope, id)
+        role.add_to_policy(deny)
         name_run = sfn.Pass(
             self,
             "NameRun",
@@ -172,32 +86,68 @@ class BatchSteps(Construct):
                 "shards": [f"{number}/{shards}" for number in range(1, shards + 1)],
             },
         )
-        answer = sfn.Chain.start(work.shards(self)).next(work.account(self))
-        chain = name_run.next(self._look_for_input(input)).next(self._unless_missing(input, answer))
-        log = logs.LogGroup(
+        each_shard = sfn.Map(
             self,
-            "Log",
-            # Other names add to the resource policy of CloudWatch Logs, whose size is limited.
-            log_group_name=f"/aws/vendedlogs/states/{Stack.of(self).stack_name}",
-            retention=logs.RetentionDays.ONE_MONTH,
-            removal_policy=RemovalPolicy.DESTROY,
+            "Shards",
+            state_name="Answer every shard",
+            items_path=SHARDS,
+            item_selector={"day": sfn.JsonPath.string_at(DAY), "shard": sfn.JsonPath.string_at("$$.Map.Item.Value")},
+            result_path=sfn.JsonPath.DISCARD,
         )
-        acknowledge_log(log)
+        command = shard_command(archive.url, "$SHARD")
+        each_shard.item_processor(self._run("Shard", "Answer one shard", shard, command, fleet.cpu, SHARD="$.shard"))
+        command = account_command(hosting.max_bad_share)
+        accounting = self._run("Account", "Account for every row", account, command, ACCOUNT_CPU)
+        answer = sfn.Chain.start(each_shard).next(accounting)
+        chain = name_run.next(self._look_for_input(storage.input)).next(self._unless_missing(storage.input, answer))
+        log = log_group(self, "Log", f"/aws/vendedlogs/states/{Stack.of(self).stack_name}")
         self.machine = sfn.StateMachine(
             self,
             "Machine",
             role=role,
             definition_body=sfn.DefinitionBody.from_chainable(chain),
-            timeout=deadline,
+            timeout=Duration.hours(hosting.deadline_hours),
             tracing_enabled=True,
             logs=sfn.LogOptions(destination=log, level=sfn.LogLevel.ALL, include_execution_data=True),
         )
         reason = "Log delivery, X-Ray, and tasks that have no name before they run are on no resource; CDK's wording."
         acknowledge_resources(role, ["*"], reason)
         acknowledge_policy_to_checkov(role, reason)
-        self.rule = events.Rule(self, "Schedule", schedule=events.Schedule.expression(schedule), enabled=scheduled)
+        self.rule = events.Rule(
+            self, "Schedule", schedule=events.Schedule.expression(hosting.schedule), enabled=scheduled
+        )
         due = events.RuleTargetInput.from_object({"time": events.EventField.time})
         self.rule.add_target(targets.SfnStateMachine(self.machine, input=due))
+
+    def _run(self, id: str, name: str, task: EcsTask, command: str, cpu: int, **variables: str) -> sfn.TaskStateBase:
+        """Returns the state that runs a command. `variables` are paths of the state's input."""
+        fleet, storage = self._fleet, self._storage
+        locations = {"INPUT": storage.input.s3_url_for_object(), "OUTPUT": storage.output.s3_url_for_object()}
+        container = task.add_container(CONTAINER, ["sh", "-c", command], locations, cpu)
+        override = tasks.ContainerOverride(
+            container_definition=container,
+            environment=[
+                tasks.TaskEnvironmentVariable(name=key, value=sfn.JsonPath.string_at(path))
+                for key, path in {"DAY": DAY, **variables}.items()
+            ],
+        )
+        capacity = tasks.CapacityProviderOptions.custom(capacity_provider_strategy=[fleet.strategy])
+        state = tasks.EcsRunTask(
+            self,
+            id,
+            state_name=name,
+            integration_pattern=sfn.IntegrationPattern.RUN_JOB,
+            cluster=fleet.cluster,
+            task_definition=task.definition,
+            launch_target=tasks.EcsEc2LaunchTarget(
+                capacity_provider_options=capacity, placement_constraints=fleet.alone
+            ),
+            subnets=fleet.network.subnets,
+            security_groups=[self._group],
+            container_overrides=[override],
+            result_path=sfn.JsonPath.DISCARD,
+        )
+        return with_retries(state)
 
     def _look_for_input(self, bucket: s3.IBucket) -> sfn.TaskStateBase:
         folder = sfn.JsonPath.format("{}/", sfn.JsonPath.string_at(DAY))
@@ -227,6 +177,13 @@ class BatchSteps(Construct):
         )
         choice = sfn.Choice(self, "IsThereInput", state_name="Is there input?")
         return choice.when(sfn.Condition.number_equals(f"{FOUND}.objects", 0), missing).otherwise(answer)
+
+
+def _acknowledge_any_revision(role: iam.Role, definition: ecs.Ec2TaskDefinition) -> None:
+    """Answers the finding on CDK's own grant, which lets the state machine run any revision of a task."""
+    arn = Stack.of(definition).split_arn(definition.task_definition_arn, ArnFormat.SLASH_RESOURCE_NAME)
+    family = f"arn:{arn.partition}:{arn.service}:{arn.region}:{arn.account}:{arn.resource}/{arn.resource_name}:*"
+    acknowledge_resources(role, [family], "A run keeps the task revision that it started with, also after an update.")
 
 
 def with_retries(state: sfn.TaskStateBase) -> sfn.TaskStateBase:

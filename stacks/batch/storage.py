@@ -7,6 +7,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from stacks.grants import acknowledge, acknowledge_actions, acknowledge_resources, acknowledge_to_checkov
+from stacks.storage import private_bucket
 
 OLD_VERSIONS = Duration.days(30)
 LOGS_KEPT = Duration.days(90)
@@ -18,14 +19,8 @@ class BatchStorage(Construct):
     def __init__(self, scope: Construct, id: str, *, key: kms.IKey | None, output_days: int) -> None:
         super().__init__(scope, id)
         self.key = key
-        self._logs = s3.Bucket(
-            self,
-            "AccessLogs",
-            encryption=s3.BucketEncryption.S3_MANAGED,  # S3 delivers logs to no bucket with another key
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            enforce_ssl=True,
-            lifecycle_rules=[s3.LifecycleRule(expiration=LOGS_KEPT)],
-        )
+        # S3 delivers no logs to a bucket with a customer key.
+        self._logs = private_bucket(self, "AccessLogs", lifecycle_rules=[s3.LifecycleRule(expiration=LOGS_KEPT)])
         acknowledge(self._logs, "AwsSolutions-S1", "It is where access logs go; logging its own would never end.")
         acknowledge_to_checkov(self._logs, "CKV_AWS_21", "A log has a name of its own and is written once.")
         self.input = self._bucket("Input")
@@ -45,14 +40,10 @@ class BatchStorage(Construct):
         acknowledge_resources(role, objects, "Each run has a folder of its own, named after its day.")
 
     def _bucket(self, name: str, expiration: Duration | None = None) -> s3.Bucket:
-        return s3.Bucket(
+        return private_bucket(
             self,
             name,
-            encryption=s3.BucketEncryption.KMS if self.key else s3.BucketEncryption.S3_MANAGED,
-            encryption_key=self.key,
-            bucket_key_enabled=True if self.key else None,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            enforce_ssl=True,
+            self.key,
             versioned=True,
             server_access_logs_bucket=self._logs,
             server_access_logs_prefix=f"{name.lower()}/",

@@ -8,9 +8,9 @@ from constructs import Construct
 
 from stacks.batch.steps import BatchSteps
 from stacks.context import Options
-from stacks.ecs import metrics as ecs_metrics
+from stacks.ecs.metrics import EcsMetrics
 from stacks.paging import Paging
-from stacks.widgets import HOURS_PER_DAY, limit_line
+from stacks.widgets import HOURS_PER_DAY, graph, limit_line
 from workloads import ThroughputObjective
 
 BELOW = cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD
@@ -33,7 +33,7 @@ class BatchWatch(Construct):
         own_key: bool,
     ) -> None:
         super().__init__(scope, id)
-        self._steps, self._objective, self._workload = steps, objective, workload
+        self._steps, self._objective, self._metrics = steps, objective, EcsMetrics(workload=workload)
         alarms = [*self._alarms(deadline_hours), *([self._absent(deadline_hours)] if daily else [])]
         self.paging = Paging(self, "Paging", workload=workload, alarms=alarms, options=options, own_key=own_key)
         self._dashboard()
@@ -53,7 +53,7 @@ class BatchWatch(Construct):
         yield self._alarm("Failed", ended, 1, text)
         text = f"A run took more than {deadline_hours} hours and was stopped. Its answers are kept."
         yield self._alarm("Late", machine.metric_timed_out(period=period), 1, text)
-        rate = ecs_metrics.rows_per_second(self._workload).with_(period=Duration.hours(1))
+        rate = self._metrics.rows_per_second().with_(period=Duration.hours(1))
         text = f"A run was slower than the objective, {limit:,g} rows a second."
         yield self._alarm("Slow", rate, limit, text, BELOW)
 
@@ -86,7 +86,7 @@ class BatchWatch(Construct):
         )
 
     def _dashboard(self) -> None:
-        workload, machine, day = self._workload, self._steps.machine, Duration.days(1)
+        metrics, machine, day = self._metrics, self._steps.machine, Duration.days(1)
         dashboard = cloudwatch.Dashboard(self, "Dashboard", default_interval=Duration.days(14))
         limit = limit_line("Objective", self._objective.rows_per_second)
         dashboard.add_widgets(
@@ -97,10 +97,10 @@ class BatchWatch(Construct):
             _bars("Duration of a run (ms)", machine.metric_time(period=day, statistic="Maximum")),
         )
         dashboard.add_widgets(
-            _bars("Rows per second", ecs_metrics.rows_per_second(workload).with_(period=day), limit=limit),
+            _bars("Rows per second", metrics.rows_per_second().with_(period=day), limit=limit),
             _bars(
                 "Rows, and bad ones",
-                *(metric(workload).with_(period=day) for metric in (ecs_metrics.rows, ecs_metrics.bad_rows)),
+                *(metric.with_(period=day) for metric in (metrics.rows(), metrics.bad_rows())),
             ),
         )
 
@@ -109,11 +109,5 @@ def _bars(
     title: str, *metrics: cloudwatch.IMetric, limit: cloudwatch.HorizontalAnnotation | None = None
 ) -> cloudwatch.GraphWidget:
     """Draws bars, because one point a day makes no line. A limit needs a time series."""
-    return cloudwatch.GraphWidget(
-        title=title,
-        left=list(metrics),
-        left_annotations=[limit] if limit else [],
-        view=cloudwatch.GraphWidgetView.BAR if limit is None else cloudwatch.GraphWidgetView.TIME_SERIES,
-        width=12,
-        height=6,
-    )
+    view = cloudwatch.GraphWidgetView.BAR if limit is None else cloudwatch.GraphWidgetView.TIME_SERIES
+    return graph(title, *metrics, limits=[limit] if limit else [], view=view)

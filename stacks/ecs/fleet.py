@@ -63,8 +63,7 @@ class EcsFleet(Construct):
         self, scope: Construct, id: str, *, network: PrivateNetwork, machine: Machine, max_instances: int
     ) -> None:
         super().__init__(scope, id)
-        self._max_instances, self._network, self._machine = max_instances, network, machine
-        self.machine = machine
+        self._max_instances, self.network, self.machine = max_instances, network, machine
         self.cpu = machine.vcpus * UNITS_PER_VCPU
         self.cluster = ecs.Cluster(
             self, "Cluster", vpc=network.vpc, container_insights_v2=ecs.ContainerInsights.ENABLED
@@ -100,8 +99,8 @@ class EcsFleet(Construct):
         group = autoscaling.AutoScalingGroup(
             self,
             "Instances",
-            vpc=self._network.vpc,
-            vpc_subnets=self._network.subnets,
+            vpc=self.network.vpc,
+            vpc_subnets=self.network.subnets,
             launch_template=self._launch_template(),
             min_capacity=0,
             max_capacity=self._max_instances,
@@ -114,17 +113,17 @@ class EcsFleet(Construct):
         closed = ec2.SecurityGroup(
             self,
             "InstanceGroup",
-            vpc=self._network.vpc,
+            vpc=self.network.vpc,
             description="Instances: nobody calls them; tasks have their own.",
         )
         user_data = ec2.UserData.for_linux()
         user_data.add_commands(NO_INSTANCE_ROLE_FOR_TASKS)
-        kind = ecs.AmiHardwareType.NEURON if self._machine.devices else ecs.AmiHardwareType.STANDARD
+        kind = ecs.AmiHardwareType.NEURON if self.machine.devices else ecs.AmiHardwareType.STANDARD
         return ec2.LaunchTemplate(
             self,
             "LaunchTemplate",
             machine_image=ecs.EcsOptimizedImage.amazon_linux2023(kind),
-            instance_type=ec2.InstanceType(self._machine.instance_type),
+            instance_type=ec2.InstanceType(self.machine.instance_type),
             role=self.role,
             security_group=closed,
             user_data=user_data,

@@ -107,9 +107,7 @@ class EcsService(Construct):
         )
         acknowledge(self.balancer, "AwsSolutions-ELB2", reason)
         self.service = self._service(tasks)
-        self.target_groups = {
-            protocol: self._target_group(protocol, port, server) for protocol, port in server.ports.items()
-        }
+        self.target_groups = {protocol: self._target_group(protocol, port) for protocol, port in server.ports.items()}
         self.endpoint_service = self._endpoint_service()
         scheme, host = (
             ("https", hosting.tls.domain_name) if hosting.tls else ("http", self.balancer.load_balancer_dns_name)
@@ -140,12 +138,11 @@ class EcsService(Construct):
         task, url = self._task, self._archive.url
         self._archive.grant_read(task.role)
         fetch = task.add_init_container("model", ["python3", "-m", "containers.batch.archive", url, MODEL_FOLDER])
-        environment = task.environment({**self._server.environment, **self._environment})
         health = f"http://localhost:{self._server.ports['http']}{HEALTH}"
         server = task.add_container(
             SERVER,
             self._server.command,
-            environment,
+            {**self._server.environment, **self._environment},
             self._fleet.cpu,
             health_check=ecs.HealthCheck(
                 command=["CMD-SHELL", f"curl --fail --silent {health} || exit 1"],
@@ -210,7 +207,7 @@ class EcsService(Construct):
         target = route53.RecordTarget.from_alias(targets.LoadBalancerTarget(self.balancer))
         route53.ARecord(self, "Name", zone=zone, target=target)
 
-    def _target_group(self, protocol: str, port: int, server: Server) -> elb.NetworkTargetGroup:
+    def _target_group(self, protocol: str, port: int) -> elb.NetworkTargetGroup:
         tls = self._hosting.tls
         listener = self.balancer.add_listener(
             protocol.capitalize(),
@@ -229,7 +226,7 @@ class EcsService(Construct):
             deregistration_delay=DRAINING,
             health_check=elb.HealthCheck(
                 protocol=elb.Protocol.HTTP,
-                port=str(server.ports["http"]),
+                port=str(self._server.ports["http"]),
                 path=HEALTH,
                 interval=Duration.seconds(10),
                 timeout=Duration.seconds(5),

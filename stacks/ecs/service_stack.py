@@ -13,7 +13,7 @@ from stacks.ecs.scaling import EcsScaling
 from stacks.ecs.service import NEURON, TRITON, EcsService
 from stacks.ecs.shared_network import PrivateNetwork, Shared
 from stacks.ecs.task import EcsTask
-from stacks.ecs.watch import EcsServiceWatch, EcsServiceWatchProps
+from stacks.ecs.watch import EcsServiceWatch
 from stacks.own_image import OwnImage
 from stacks.workload_stack import WorkloadStackProps, add_legacy_note, add_warnings, named_key, refuse, region_of
 from workloads import EcsServiceHosting, UsageError
@@ -39,7 +39,8 @@ class EcsServiceStack(Stack):
         named_in = props.folder.recommendation_file if deployment.recommended else props.folder.file
         runs_on = machine(named_in, deployment.instance_type)
         network = PrivateNetwork(self, "Network", workload=workload, shared=shared)
-        fleet = EcsFleet(self, "Fleet", network=network, machine=runs_on, max_instances=_most_tasks(deployment))
+        most = deployment.most_instances * TASKS_DURING_AN_UPDATE
+        fleet = EcsFleet(self, "Fleet", network=network, machine=runs_on, max_instances=most)
         service = self._service(hosting, props, network, fleet, deployment)
         if deployment.autoscaling is not None:
             EcsScaling(
@@ -56,15 +57,13 @@ class EcsServiceStack(Stack):
         watch = EcsServiceWatch(
             self,
             "Watch",
-            EcsServiceWatchProps(
-                workload=workload.name,
-                service=service,
-                objective=workload.latency_objective,
-                recommended=deployment.recommended,
-                reports=bool(runs_on.devices),
-                own_key=hosting.kms_key_arn is not None,
-                options=props.options,
-            ),
+            workload=workload.name,
+            service=service,
+            objective=workload.latency_objective,
+            recommended=deployment.recommended,
+            reports=bool(runs_on.devices),
+            own_key=hosting.kms_key_arn is not None,
+            options=props.options,
         )
         CfnOutput(self, "ServiceUrl", value=service.url)
         CfnOutput(self, "ClusterName", value=fleet.cluster.cluster_name)
@@ -114,8 +113,3 @@ def _problems_of_certificate(
             f"{props.folder.file}: hosting.tls.certificate_arn: is a certificate of {issued_in}, but the service is "
             f"deployed to {region}. A load balancer takes certificates of its own region: request one in {region}."
         )
-
-
-def _most_tasks(deployment: Deployment) -> int:
-    most = deployment.autoscaling.max_capacity if deployment.autoscaling else deployment.instance_count
-    return most * TASKS_DURING_AN_UPDATE

@@ -4,6 +4,7 @@ Stacks find it by SSM parameters: CloudFormation could not change an export that
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from aws_cdk import Annotations, CfnOutput, Environment, Fn, Stack
 from aws_cdk import aws_ec2 as ec2
@@ -11,7 +12,7 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from stacks.ecs.zones import ORDINALS, SharedZones, is_zone_id
-from stacks.endpoint.network import log_flow
+from stacks.endpoint.network import IsolatedVpc, log_flow
 from workloads import EcsServiceHosting, ExistingNetwork, ScheduledBatchHosting, Workload
 from workloads.hosting import ipv4_network
 
@@ -55,24 +56,16 @@ class SharedNetworkStack(Stack):
         self.zones, self.cidr = zones, cidr
         if caution := zones.caution():
             Annotations.of(self).add_warning_v2("network:zones", caution)
-        vpc = ec2.CfnVPC(self, "Vpc", cidr_block=cidr, enable_dns_hostnames=True, enable_dns_support=True)
-        table = ec2.CfnRouteTable(self, "Routes", vpc_id=vpc.ref)
-        subnets = {zone: self._subnet(zone, vpc, table) for zone in zones.all}
-        self._parameter("VpcParameter", self.vpc_parameter, vpc.ref)
-        for zone, subnet in subnets.items():
+        made = IsolatedVpc(self, cidr, {f"-{zone}": self._subnet(zone) for zone in zones.all})
+        self._parameter("VpcParameter", self.vpc_parameter, made.vpc.vpc_id)
+        for zone, subnet in zip(zones.all, made.subnets, strict=True):
             self._parameter(f"Subnet-{zone}-Parameter", self.subnet_parameter(zone), subnet.ref)
-        placed = ec2.Vpc.from_vpc_attributes(
-            self,
-            "Placed",
-            vpc_id=vpc.ref,
-            vpc_cidr_block=cidr,
-            availability_zones=list(subnets),
-            isolated_subnet_ids=[subnet.ref for subnet in subnets.values()],
-            isolated_subnet_route_table_ids=[table.ref] * len(subnets),
-        )
-        self._reach_services(placed, ENDPOINTS | (MEASURING if measured else {}))
-        log_flow(self, placed, ec2.FlowLogTrafficType.REJECT)
-        CfnOutput(self, "VpcId", value=vpc.ref)
+        about = "Instances and tasks reach AWS services."
+        group = ec2.SecurityGroup(self, "EndpointGroup", vpc=made.vpc, description=about)
+        group.add_ingress_rule(ec2.Peer.ipv4(cidr), ec2.Port.HTTPS, "From inside the VPC")
+        made.reach_services("S3", ENDPOINTS | (MEASURING if measured else {}), group)
+        log_flow(self, made.vpc, ec2.FlowLogTrafficType.REJECT)
+        CfnOutput(self, "VpcId", value=made.vpc.vpc_id)
 
     @property
     def vpc_parameter(self) -> str:
@@ -81,35 +74,14 @@ class SharedNetworkStack(Stack):
     def subnet_parameter(self, zone: str) -> str:
         return f"/{self.stack_name}/subnet/{zone}"
 
-    def _subnet(self, zone: str, vpc: ec2.CfnVPC, table: ec2.CfnRouteTable) -> ec2.CfnSubnet:
-        # L1, because only it takes a zone's id; ec2.Vpc would look up zone names in AWS at synth.
-        number, name = _number(zone), None if is_zone_id(zone) else _zone_name(zone)
-        subnet = ec2.CfnSubnet(
-            self,
-            f"Subnet-{zone}",
-            vpc_id=vpc.ref,
-            availability_zone=name,
-            availability_zone_id=zone if name is None else None,
-            # A zone keeps its addresses when others come or go: a subnet would be replaced by one that overlaps it.
-            cidr_block=str(list(ipv4_network(self.cidr).subnets(ZONE_BITS))[number]),
-            map_public_ip_on_launch=False,
-        )
-        ec2.CfnSubnetRouteTableAssociation(self, f"Route-{zone}", subnet_id=subnet.ref, route_table_id=table.ref)
-        return subnet
+    def _subnet(self, zone: str) -> dict[str, Any]:
+        # A zone keeps its addresses when others come or go: a subnet would be replaced by one that overlaps it.
+        cidr = str(list(ipv4_network(self.cidr).subnets(ZONE_BITS))[_number(zone)])
+        place = {"availability_zone_id": zone} if is_zone_id(zone) else {"availability_zone": _zone_name(zone)}
+        return {**place, "cidr_block": cidr, "map_public_ip_on_launch": False}
 
     def _parameter(self, id: str, name: str, value: str) -> None:
         ssm.CfnParameter(self, id, name=name, type="String", value=value)
-
-    def _reach_services(self, vpc: ec2.IVpc, services: Mapping[str, ec2.InterfaceVpcEndpointAwsService]) -> None:
-        vpc.add_gateway_endpoint(
-            "S3",
-            service=ec2.GatewayVpcEndpointAwsService.S3,
-            subnets=[ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)],
-        )
-        group = ec2.SecurityGroup(self, "EndpointGroup", vpc=vpc, description="Instances and tasks reach AWS services.")
-        group.add_ingress_rule(ec2.Peer.ipv4(self.cidr), ec2.Port.HTTPS, "From inside the VPC")
-        for name, service in services.items():
-            vpc.add_interface_endpoint(name, service=service, open=False, security_groups=[group])
 
 
 def _zone_name(zone: str) -> str:

@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aws_cdk import Annotations, Aws, Duration, RemovalPolicy
+from aws_cdk import Annotations, Aws, Duration
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from stacks.grants import acknowledge, acknowledge_log
+from stacks.grants import acknowledge
 from stacks.own_image import OwnImage
+from stacks.storage import log_group
 
 LEAST_MEMORY_MIB = 512
 """Reserved memory. There is no limit, because a task has its instance to itself."""
@@ -46,26 +46,13 @@ class EcsTask(Construct):
         starts = f"Starts the containers of {workload}: pulls the image, writes the log."
         starter = iam.Role(self, "ExecutionRole", assumed_by=tasks, description=starts)
         image.grant_pull(starter)
-        self.log = logs.LogGroup(
-            self,
-            "Log",
-            encryption_key=key,
-            retention=logs.RetentionDays.ONE_MONTH,
-            removal_policy=RemovalPolicy.DESTROY,
-        )
-        if key is None:
-            acknowledge_log(self.log)
+        self.log = log_group(self, "Log", key=key)
         self.definition = ecs.Ec2TaskDefinition(
             self, "Task", network_mode=ecs.NetworkMode.AWS_VPC, task_role=self.role, execution_role=starter
         )
         acknowledge(
             self.definition, "AwsSolutions-ECS2", "What the environment says is configuration; no secret is in it."
         )
-
-    def environment(self, own: Mapping[str, str]) -> dict[str, str]:
-        """Returns `own` and the variables by which a program names its metrics."""
-        named = {"METRICS_STACK": Aws.STACK_NAME, "METRICS_WORKLOAD": self._workload}
-        return {**own, **named, **REGION}
 
     def add_container(
         self,
@@ -75,15 +62,14 @@ class EcsTask(Construct):
         cpu: int,
         health_check: ecs.HealthCheck | None = None,
     ) -> ecs.ContainerDefinition:
-        """Adds the main container, with the devices of the chips."""
+        """Adds the main container, with the devices of the chips and the variables by which it names its metrics."""
+        named = {"METRICS_STACK": Aws.STACK_NAME, "METRICS_WORKLOAD": self._workload}
         return self._pulled(
             name,
-            command=list(command),
-            environment=dict(environment),
+            command,
+            {**environment, **named, **REGION},
             cpu=cpu,
-            memory_reservation_mib=LEAST_MEMORY_MIB,
             linux_parameters=self._linux(name),
-            logging=self._logging(name),
             ulimits=[ecs.Ulimit(name=ecs.UlimitName.NOFILE, soft_limit=OPEN_FILES, hard_limit=OPEN_FILES)],
             stop_timeout=STOP_TIMEOUT,
             health_check=health_check,
@@ -91,19 +77,20 @@ class EcsTask(Construct):
 
     def add_init_container(self, name: str, command: Sequence[str]) -> ecs.ContainerDefinition:
         """Adds a container that ends before the others start. It runs as root, which owns the volume that it fills."""
-        return self._pulled(
-            name,
-            command=list(command),
-            environment=REGION,
-            essential=False,
-            memory_reservation_mib=LEAST_MEMORY_MIB,
-            logging=self._logging(name),
-            user="0",
-        )
+        return self._pulled(name, command, REGION, essential=False, user="0")
 
-    def _pulled(self, name: str, **keys: Any) -> ecs.ContainerDefinition:
-        image = ecs.ContainerImage.from_registry(self._image.uri)
-        container = self.definition.add_container(name, image=image, **keys)
+    def _pulled(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str], **keys: Any
+    ) -> ecs.ContainerDefinition:
+        container = self.definition.add_container(
+            name,
+            image=ecs.ContainerImage.from_registry(self._image.uri),
+            command=list(command),
+            environment=dict(environment),
+            memory_reservation_mib=LEAST_MEMORY_MIB,
+            logging=ecs.LogDriver.aws_logs(stream_prefix=name, log_group=self.log),
+            **keys,
+        )
         granted = "The execution role has been granted the pull; CDK does not see it for an image named by its URI."
         Annotations.of(container).acknowledge_warning("@aws-cdk/aws-ecs:ecrImageRequiresPolicy", granted)
         return container
@@ -118,6 +105,3 @@ class EcsTask(Construct):
             readable = [ecs.DevicePermission.READ, ecs.DevicePermission.WRITE]
             linux.add_devices(ecs.Device(host_path=device, container_path=device, permissions=readable))
         return linux
-
-    def _logging(self, name: str) -> ecs.LogDriver:
-        return ecs.LogDriver.aws_logs(stream_prefix=name, log_group=self.log)

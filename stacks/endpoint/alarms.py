@@ -45,7 +45,7 @@ class RollbackAlarms(Construct):
     def __init__(self, scope: Construct, id: str, *, metrics: EndpointMetrics, objective: LatencyObjective) -> None:
         super().__init__(scope, id)
         # PutMetricAlarm keeps the state of an alarm that exists. A new name starts a new alarm.
-        prefix = f"{metrics.endpoint_name}-{metrics.config_name}-"
+        prefix = f"{metrics.stack}-{metrics.config_name}-"
         limit = max(ROLLBACK_CLIENT_ERROR_RATE, objective.max_error_rate)
         latency, errors, client_errors = _of_fleet(self, metrics, objective, limit, prefix)
         self.all = [*latency, *errors, client_errors]

@@ -8,7 +8,7 @@ from constructs import Construct
 
 from stacks.endpoint.alarms import client_latency_limit_ms
 from stacks.endpoint.metrics import MICROSECONDS_PER_MILLISECOND, MINUTE, EndpointMetrics
-from stacks.widgets import cost_per_day, graph, limit_line, unknown_cost
+from stacks.widgets import cost_per_day, cost_widget, graph, limit_line
 from workloads import Candidate, LatencyObjective
 from workloads.instances import hardware
 
@@ -31,7 +31,6 @@ class EndpointDashboard(Construct):
         super().__init__(scope, id)
         self._metrics, self._objective, self._on_neuron = metrics, objective, on_neuron
         self._recommended, self._instance_type = recommended, instance_type
-        self._cost_per_day = cost_per_day(recommended, "instances", metrics.instances())
         dashboard = cloudwatch.Dashboard(self, "Dashboard", default_interval=Duration.hours(3))
         dashboard.add_widgets(cloudwatch.AlarmStatusWidget(title="Alarms", alarms=list(alarms), width=24, height=3))
         dashboard.add_widgets(self._now())
@@ -42,6 +41,7 @@ class EndpointDashboard(Construct):
 
     def _now(self) -> cloudwatch.SingleValueWidget:
         metrics, percentile = self._metrics, self._objective.percentile
+        cost = cost_per_day(self._recommended, "instances", metrics.instances())
         latency = cloudwatch.MathExpression(
             expression=f"latency / {MICROSECONDS_PER_MILLISECOND}",
             using_metrics={"latency": metrics.model_latency(percentile.lower())},
@@ -53,7 +53,7 @@ class EndpointDashboard(Construct):
             metrics.invocations().with_(label="Invocations per minute"),
             metrics.server_error_rate().with_(label="Share of 5xx"),
             metrics.instances(),
-            *([self._cost_per_day[0]] if self._cost_per_day else []),
+            *([cost[0]] if cost else []),
         ]
         return cloudwatch.SingleValueWidget(title="Now", metrics=shown, width=24, height=4)
 
@@ -69,14 +69,12 @@ class EndpointDashboard(Construct):
     def _around_the_model(self) -> cloudwatch.GraphWidget:
         objective = self._objective
         client_ms = client_latency_limit_ms(objective)
-        return cloudwatch.GraphWidget(
-            title="Around the model: overhead (µs, left), what callers waited (ms, right)",
-            left=[self._metrics.overhead_latency()],
-            left_annotations=[limit_line("Overhead's limit, average", _us(objective.overhead_latency_ms))],
+        return graph(
+            "Around the model: overhead (µs, left), what callers waited (ms, right)",
+            self._metrics.overhead_latency(),
+            limits=[limit_line("Overhead's limit, average", _us(objective.overhead_latency_ms))],
             right=[self._metrics.client_latency(objective.percentile.lower())],
             right_annotations=[limit_line(f"Callers' limit, {objective.percentile}", client_ms)],
-            width=12,
-            height=6,
         )
 
     def _in_the_server(self) -> cloudwatch.GraphWidget:
@@ -112,17 +110,8 @@ class EndpointDashboard(Construct):
         )
 
     def _cost(self) -> cloudwatch.GraphWidget | cloudwatch.TextWidget:
-        if self._cost_per_day is None:
-            return unknown_cost(self._recommended)
-        cost, estimate = self._cost_per_day
-        return cloudwatch.GraphWidget(
-            title="USD per day at the present size (left), instances (right)",
-            left=[cost],
-            left_annotations=[estimate],
-            right=[self._metrics.instances()],
-            width=12,
-            height=6,
-        )
+        title, instances = "USD per day at the present size (left), instances (right)", self._metrics.instances()
+        return cost_widget(self._recommended, "instances", instances, title, instances)
 
     def _hardware(self) -> cloudwatch.GraphWidget:
         metrics = self._metrics

@@ -5,18 +5,18 @@ Resources are L1, because the alpha L2 has neither `RetainAllVariantProperties` 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
 from stacks.endpoint.alarms import RollbackAlarms
+from stacks.endpoint.endpoint_plan import EndpointPlan
 from stacks.endpoint.metrics import VARIANT, EndpointMetrics
 from stacks.endpoint.network import EndpointVpc
 from stacks.endpoint.served_model import Served, ServedModel
@@ -24,12 +24,12 @@ from stacks.grants import (
     ENDPOINT_LOGS,
     acknowledge,
     acknowledge_actions,
-    acknowledge_log,
     acknowledge_resources,
     acknowledge_to_checkov,
     allow,
     allow_container_telemetry,
 )
+from stacks.storage import log_group, private_bucket
 from workloads import Canary, DataCapture, EndpointUpdate, LatencyObjective, Linear, Rolling, SageMakerEndpointHosting
 from workloads.instances import has_local_storage
 
@@ -39,45 +39,47 @@ LONGEST_UPDATE_S = 28_800
 """The most that SageMaker allows, 8 hours; a workload's steps and bakes add up to less."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WorkloadEndpointProps:
-    metrics: EndpointMetrics
-    """Has the endpoint's name, which is fixed: the alarms of an update exist before the endpoint."""
-    objective: LatencyObjective
-    hosting: SageMakerEndpointHosting
-    production: Served
-    shadow: Served | None
-    update: EndpointUpdate | None
-    """None stands for SageMaker's default: all at once, without alarms."""
-    least_instances: int
-    """The minimum of autoscaling. An update keeps the count of a running fleet, which may be larger."""
-    in_production: bool
-
-    @property
-    def all_served(self) -> list[Served]:
-        return [self.production, *([self.shadow] if self.shadow else [])]
-
-
 class WorkloadEndpoint(Construct):
-    """Names, ARNs and `role` for others; grants by intent. Its metrics are `EndpointMetrics` of its name."""
+    """Names, ARNs and `role` for others; grants by intent. Its metrics are `EndpointMetrics` of its name.
 
-    def __init__(self, scope: Construct, id: str, props: WorkloadEndpointProps) -> None:
+    `metrics` has the endpoint's name, which is fixed: the alarms of an update exist before the endpoint.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        metrics: EndpointMetrics,
+        objective: LatencyObjective,
+        hosting: SageMakerEndpointHosting,
+        plan: EndpointPlan,
+        production: Served,
+        shadow: Served | None,
+        in_production: bool,
+    ) -> None:
         super().__init__(scope, id)
-        network = props.hosting.network
-        self._network = EndpointVpc(self, "Network", network=network) if network else None
-        self.role = self._execution_role(props)
-        self._key = self._storage_key(props)
+        self._metrics, self._hosting, self._plan = metrics, hosting, plan
+        self._served = [production, *([shadow] if shadow else [])]
+        self._network = EndpointVpc(self, "Network", network=hosting.network) if hosting.network else None
+        self.role = self._execution_role()
+        self._key = self._storage_key()
         self._capture = None
-        if props.hosting.data_capture:
-            self._capture = CapturedData(self, "Captured", capture=props.hosting.data_capture, key=self._key)
+        if hosting.data_capture:
+            self._capture = CapturedData(self, "Captured", capture=hosting.data_capture, key=self._key)
             self._capture.grant_write(self.role)
-        production = self._served("Production", props.production)
-        shadow = self._served(SHADOW, props.shadow) if props.shadow else None
-        config = self._config(props, production, shadow)
-        endpoint = self._endpoint(props, config)
-        endpoint.node.add_dependency(self._log_group(props))
-        self.model_name = production.model.attr_model_name
-        self.model_arn = production.model.ref
+        model, *others = (
+            ServedModel(self, id, served=served, role=self.role, network=self._network)
+            for id, served in zip(("Production", SHADOW), self._served, strict=False)
+        )
+        endpoint = self._endpoint(self._config(model, others), objective)
+        # The log group is made before SageMaker does, which would keep the logs for ever. In production the log of a
+        # deleted endpoint is kept. A failed first deployment leaves none behind.
+        policy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if in_production else RemovalPolicy.DESTROY
+        log = log_group(self, "Log", f"/aws/sagemaker/Endpoints/{metrics.stack}", removal_policy=policy)
+        endpoint.node.add_dependency(log)
+        self.model_name = model.model.attr_model_name
+        self.model_arn = model.model.ref
         self.endpoint_name = endpoint.attr_endpoint_name
         self.endpoint_arn = endpoint.ref
 
@@ -86,14 +88,14 @@ class WorkloadEndpoint(Construct):
             grantee=grantee, actions=["sagemaker:InvokeEndpoint"], resource_arns=[self.endpoint_arn]
         )
 
-    def _execution_role(self, props: WorkloadEndpointProps) -> iam.Role:
+    def _execution_role(self) -> iam.Role:
         role = iam.Role(
             self,
             "Role",
             assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"),
             description="Reads the model archive, pulls the image, writes the endpoint's logs and metrics.",
         )
-        for served in props.all_served:
+        for served in self._served:
             served.archive.grant_read(role)
             served.image.grant_pull(role)
         allow_container_telemetry(role, ENDPOINT_LOGS)
@@ -101,21 +103,16 @@ class WorkloadEndpoint(Construct):
             self._network.grant_join(role)
         return role
 
-    def _served(self, id: str, served: Served) -> ServedModel:
-        return ServedModel(self, id, served=served, role=self.role, network=self._network)
-
-    def _config(
-        self, props: WorkloadEndpointProps, production: ServedModel, shadow: ServedModel | None
-    ) -> sagemaker.CfnEndpointConfig:
-        copied = props.hosting.shadow
+    def _config(self, production: ServedModel, shadows: Sequence[ServedModel]) -> sagemaker.CfnEndpointConfig:
+        # The ratio of the shadow's weight to the production variant's is the share of requests copied to it.
+        share = self._hosting.shadow.percent / 100 if self._hosting.shadow else 0
         config = sagemaker.CfnEndpointConfig(
             self,
             "Config",
             production_variants=[production.variant(VARIANT, 1)],
-            # The ratio of the shadow's weight to the production variant's is the share of requests copied to it.
-            shadow_production_variants=[shadow.variant(SHADOW, copied.percent / 100)] if shadow and copied else None,
+            shadow_production_variants=[shadow.variant(SHADOW, share) for shadow in shadows] or None,
             data_capture_config=self._capture.config if self._capture else None,
-            kms_key_id=self._key.key_arn if self._key and _has_volumes(props) else None,
+            kms_key_id=self._key.key_arn if self._key and self._has_volumes() else None,
             # On by default, it requests /metrics from the container every minute. No image of this project serves that
             # path on SageMaker's port: the servers print their metrics in CloudWatch's embedded metric format.
             metrics_config=sagemaker.CfnEndpointConfig.MetricsConfigProperty(enable_detailed_observability=False),
@@ -124,47 +121,32 @@ class WorkloadEndpoint(Construct):
             acknowledge_to_checkov(config, "CKV_AWS_98", "SageMaker encrypts volumes with a key of its own.")
         return config
 
-    def _endpoint(self, props: WorkloadEndpointProps, config: sagemaker.CfnEndpointConfig) -> sagemaker.CfnEndpoint:
-        metrics = replace(props.metrics, config_name=config.attr_endpoint_config_name)
-        alarms = None
-        if props.update:
-            alarms = RollbackAlarms(self, "Rollback", metrics=metrics, objective=props.objective)
+    def _endpoint(self, config: sagemaker.CfnEndpointConfig, objective: LatencyObjective) -> sagemaker.CfnEndpoint:
+        metrics = replace(self._metrics, config_name=config.attr_endpoint_config_name)
+        update, least = self._plan.update, self._plan.deployment.least_instances
+        alarms = RollbackAlarms(self, "Rollback", metrics=metrics, objective=objective).all if update else []
         endpoint = sagemaker.CfnEndpoint(
             self,
             "Endpoint",
-            endpoint_name=props.metrics.endpoint_name,
+            endpoint_name=metrics.stack,
             endpoint_config_name=config.attr_endpoint_config_name,
             # Without it every update resets an autoscaled fleet to its initial count.
             retain_all_variant_properties=True,
-            deployment_config=_deployment_config(props.update, props.least_instances, alarms.all)
-            if props.update and alarms
-            else None,
+            # The fleet has at least the minimum of autoscaling. An update keeps its count, which may be larger.
+            deployment_config=_deployment_config(update, least, alarms) if update else None,
         )
-        if alarms is not None:
+        if alarms:
             # The model needs the role's own policy and the alarms need the model's configuration: hence another policy.
             policy = iam.Policy(self, "RollbackPolicy", roles=[self.role])
-            arns = [alarm.alarm_arn for alarm in alarms.all]
+            arns = [alarm.alarm_arn for alarm in alarms]
             policy.add_statements(iam.PolicyStatement(actions=["cloudwatch:DescribeAlarms"], resources=arns))
             endpoint.node.add_dependency(policy)
         return endpoint
 
-    def _log_group(self, props: WorkloadEndpointProps) -> logs.LogGroup:
-        """Creates the log group before SageMaker does, which would keep the logs for ever."""
-        group = logs.LogGroup(
-            self,
-            "Log",
-            log_group_name=f"/aws/sagemaker/Endpoints/{props.metrics.endpoint_name}",
-            retention=logs.RetentionDays.ONE_MONTH,
-            # In production the log of a deleted endpoint is kept. A failed first deployment leaves none behind.
-            removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if props.in_production else RemovalPolicy.DESTROY,
-        )
-        acknowledge_log(group)
-        return group
-
-    def _storage_key(self, props: WorkloadEndpointProps) -> kms.IKey | None:
+    def _storage_key(self) -> kms.IKey | None:
         """Returns the key of volumes and captured data; None where there is neither, and where they have AWS's own."""
-        given = props.hosting.kms_key_arn
-        if given is None or not (_has_volumes(props) or props.hosting.data_capture):
+        given = self._hosting.kms_key_arn
+        if given is None or not (self._has_volumes() or self._hosting.data_capture):
             return None
         key = kms.Key.from_key_arn(self, "StorageKey", given)
         key.grant(self.role, "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext")
@@ -173,25 +155,21 @@ class WorkloadEndpoint(Construct):
         allow(self.role, ["kms:CreateGrant"], [key.key_arn], conditions=condition)
         return key
 
+    def _has_volumes(self) -> bool:
+        # NVMe of the host's own is encrypted in hardware. A key for it is refused according to older API documents, and
+        # has no effect according to newer ones.
+        return not any(has_local_storage(name) for served in self._served for name in served.instance_types)
+
 
 class CapturedData(Construct):
     """`config` for the endpoint configuration, and the encrypted `bucket` with an expiry. It outlives the stack."""
 
     def __init__(self, scope: Construct, id: str, *, capture: DataCapture, key: kms.IKey | None) -> None:
         super().__init__(scope, id)
-        self.bucket = s3.Bucket(
-            self,
-            "Bucket",
-            encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
-            encryption_key=key,
-            bucket_key_enabled=True if key else None,
-            enforce_ssl=True,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            lifecycle_rules=[s3.LifecycleRule(expiration=Duration.days(capture.keep_days))],
-        )
-        acknowledge(
-            self.bucket, "AwsSolutions-S1", "Only the endpoint writes here; a log of that would need a second bucket."
-        )
+        rule = s3.LifecycleRule(expiration=Duration.days(capture.keep_days))
+        self.bucket = private_bucket(self, "Bucket", key, lifecycle_rules=[rule])
+        reason = "Only the endpoint writes here; a log of that would need a second bucket."
+        acknowledge(self.bucket, "AwsSolutions-S1", reason)
         acknowledge_to_checkov(self.bucket, "CKV_AWS_21", "Captured files have unique names and are written once.")
         self.config = sagemaker.CfnEndpointConfig.DataCaptureConfigProperty(
             enable_capture=True,
@@ -213,12 +191,6 @@ class CapturedData(Construct):
         acknowledge_resources(role, objects, "SageMaker names each object by its time.")
         actions = ["s3:Abort*", "kms:GenerateDataKey*", "kms:ReEncrypt*"]
         acknowledge_actions(role, actions, "CDK's wording of write access to an encrypted bucket.")
-
-
-def _has_volumes(props: WorkloadEndpointProps) -> bool:
-    # NVMe of the host's own is encrypted in hardware. A key for it is refused according to older API documents, and has
-    # no effect according to newer ones.
-    return not any(has_local_storage(name) for served in props.all_served for name in served.instance_types)
 
 
 def _deployment_config(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from stacks.deployment import Deployment, plan_deployment
 from stacks.fitness import InstanceChoice, not_offered, outside_zones, unfit
@@ -29,8 +30,7 @@ def plan_endpoint(
     refuse(
         [
             *_problems_of_placements(props, hosting, region, shadow),
-            *_problems_of_zones(props, hosting, instance_type),
-            *_problems_of_shadow(props, hosting, instance_type),
+            *_problems_of_type(props.folder.file, hosting, instance_type),
             *_problems_of_minimums(props, hosting, deployment),
         ]
     )
@@ -61,23 +61,14 @@ def _problems_of_placements(
             yield from not_offered(choice, region)
 
 
-def _problems_of_zones(
-    props: WorkloadStackProps, hosting: SageMakerEndpointHosting, instance_type: str
-) -> Iterator[ProjectError]:
+def _problems_of_type(file: Path, hosting: SageMakerEndpointHosting, instance_type: str) -> Iterator[UsageError]:
+    """Yields zones that lack the type, and a shadow that SageMaker does not run with it."""
     if isinstance(hosting.network, NewVpc):
-        zones = hosting.network.zone_ids
-        yield from outside_zones(props.folder.file, "hosting.network.zone_ids", instance_type, zones)
-
-
-def _problems_of_shadow(
-    props: WorkloadStackProps, hosting: SageMakerEndpointHosting, instance_type: str
-) -> Iterator[ProjectError]:
-    if hosting.shadow is None:
-        return
-    used = (instance_type, hosting.shadow.instance_type)
+        yield from outside_zones(file, "hosting.network.zone_ids", instance_type, hosting.network.zone_ids)
+    used = (instance_type, hosting.shadow.instance_type) if hosting.shadow else ()
     if inf1 := next((name for name in used if hardware(name) == "Inferentia 1"), None):
         yield UsageError(
-            f"{props.folder.file}: hosting.shadow: SageMaker runs no shadow tests with Inf1 (got {inf1}). "
+            f"{file}: hosting.shadow: SageMaker runs no shadow tests with Inf1 (got {inf1}). "
             "Leave hosting.shadow out, or host a target for Inf2."
         )
 

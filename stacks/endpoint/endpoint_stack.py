@@ -7,7 +7,7 @@ from stacks.budget import cost_tags
 from stacks.deployment import Deployment
 from stacks.endpoint.alarms import EndpointAlarms
 from stacks.endpoint.dashboard import EndpointDashboard
-from stacks.endpoint.endpoint import WorkloadEndpoint, WorkloadEndpointProps
+from stacks.endpoint.endpoint import WorkloadEndpoint
 from stacks.endpoint.endpoint_plan import EndpointPlan, plan_endpoint
 from stacks.endpoint.metrics import EndpointMetrics
 from stacks.endpoint.recommender_access import GeneratorAccess, RecommenderAccess
@@ -38,22 +38,19 @@ class SageMakerEndpointStack(Stack):
         deployment = plan.deployment
         add_warnings(self, plan.warnings)
         add_legacy_note(self, props.folder)
-        metrics = EndpointMetrics(endpoint_name=self.stack_name, workload=workload.name)
+        metrics = EndpointMetrics(stack=self.stack_name, workload=workload.name)
         alarms = self._alarms(metrics, deployment)
         production = self._served(plan)
         endpoint = WorkloadEndpoint(
             self,
             "Serving",
-            WorkloadEndpointProps(
-                metrics=metrics,
-                objective=workload.latency_objective,
-                hosting=hosting,
-                production=production,
-                shadow=self._shadow(shadow),
-                update=plan.update,
-                least_instances=deployment.least_instances,
-                in_production=props.options.in_production,
-            ),
+            metrics=metrics,
+            objective=workload.latency_objective,
+            hosting=hosting,
+            plan=plan,
+            production=production,
+            shadow=self._shadow(shadow),
+            in_production=props.options.in_production,
         )
         self._scale(endpoint, deployment)
         paging = self._watch(metrics, alarms, deployment)

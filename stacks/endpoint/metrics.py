@@ -1,4 +1,7 @@
-"""The metrics of an endpoint. They need only its name: alarms exist before the endpoint that they guard."""
+"""The metrics of an endpoint, and those that every workload's programs report.
+
+They need only names: alarms exist before the endpoint that they guard.
+"""
 
 from dataclasses import dataclass
 
@@ -12,10 +15,35 @@ MICROSECONDS_PER_MILLISECOND = 1000
 MINUTE = Duration.minutes(1)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EndpointMetrics:
-    endpoint_name: str
+@dataclass(frozen=True, kw_only=True)
+class ReportedMetrics:
+    """Metrics that callers and containers publish under a workload and its stack."""
+
     workload: str
+    stack: str
+
+    def client_latency(self, statistic: str) -> cloudwatch.Metric:
+        """Milliseconds that callers waited, end to end, as they publish it."""
+        return self._reported(CLIENT_LATENCY, statistic)
+
+    def response_time(self, statistic: str) -> cloudwatch.Metric:
+        """Milliseconds in the Neuron server. Containers of a job that runs this model report under the same name."""
+        return self._reported("ResponseTime", statistic)
+
+    def _reported(self, name: str, statistic: str) -> cloudwatch.Metric:
+        return cloudwatch.Metric(
+            namespace=METRIC_NAMESPACE,
+            metric_name=name,
+            statistic=statistic,
+            period=MINUTE,
+            dimensions_map=dict(metric_dimensions(self.workload, self.stack)),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndpointMetrics(ReportedMetrics):
+    """`stack` is also the endpoint's name."""
+
     config_name: str | None = None
     """Selects the fleet of this endpoint configuration. None selects all fleets of the endpoint."""
 
@@ -26,14 +54,6 @@ class EndpointMetrics:
     def overhead_latency(self) -> cloudwatch.Metric:
         """Average microseconds: percentiles of this metric are not documented."""
         return self._metric("OverheadLatency", "Average")
-
-    def client_latency(self, statistic: str) -> cloudwatch.Metric:
-        """Milliseconds that callers waited, as they publish it."""
-        return self._reported(CLIENT_LATENCY, statistic)
-
-    def response_time(self, statistic: str) -> cloudwatch.Metric:
-        """Milliseconds in the Neuron server. Containers of a job that runs this model report under the same name."""
-        return self._reported("ResponseTime", statistic)
 
     def queue_time(self) -> cloudwatch.Metric:
         """Mean milliseconds that a request waited in Triton. Each instance reports its own mean every minute."""
@@ -84,10 +104,6 @@ class EndpointMetrics:
     def gpu_memory_utilization(self) -> cloudwatch.Metric:
         return self._hardware("GPUMemoryUtilization")
 
-    def _reported(self, name: str, statistic: str) -> cloudwatch.Metric:
-        """A metric that callers or containers publish under the workload and the stack, called like the endpoint."""
-        return reported(self.workload, self.endpoint_name, name, statistic)
-
     def _hardware(self, name: str) -> cloudwatch.Metric:
         return self._metric(name, "Average", "/aws/sagemaker/Endpoints")
 
@@ -98,16 +114,5 @@ class EndpointMetrics:
             metric_name=name,
             statistic=statistic,
             period=MINUTE,
-            dimensions_map={"EndpointName": self.endpoint_name, "VariantName": VARIANT, **fleet},
+            dimensions_map={"EndpointName": self.stack, "VariantName": VARIANT, **fleet},
         )
-
-
-def reported(workload: str, stack: str, name: str, statistic: str) -> cloudwatch.Metric:
-    """A metric that callers or containers publish under a workload and its stack."""
-    return cloudwatch.Metric(
-        namespace=METRIC_NAMESPACE,
-        metric_name=name,
-        statistic=statistic,
-        period=MINUTE,
-        dimensions_map=dict(metric_dimensions(workload, stack)),
-    )

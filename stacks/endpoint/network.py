@@ -1,23 +1,23 @@
 """The VPC of an endpoint's instances: an existing one, or a new one with VPC endpoints and no internet access."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from aws_cdk import RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from stacks.grants import acknowledge_log, acknowledge_resources, allow, arn_of
+from stacks.grants import acknowledge_resources, allow, arn_of
+from stacks.storage import log_group
 from workloads import EndpointNetwork, NewVpc
 
-INTERFACES = (
-    ("EcrApi", ec2.InterfaceVpcEndpointAwsService.ECR),
-    ("EcrImages", ec2.InterfaceVpcEndpointAwsService.ECR_DOCKER),
-    ("Logs", ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_LOGS),
-    ("Metrics", ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_MONITORING),
-    ("Keys", ec2.InterfaceVpcEndpointAwsService.KMS),
-)
+INTERFACES = {
+    "EcrApi": ec2.InterfaceVpcEndpointAwsService.ECR,
+    "EcrImages": ec2.InterfaceVpcEndpointAwsService.ECR_DOCKER,
+    "Logs": ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_LOGS,
+    "Metrics": ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_MONITORING,
+    "Keys": ec2.InterfaceVpcEndpointAwsService.KMS,
+}
 CIDR = "10.0.0.0/16"
 
 
@@ -40,69 +40,70 @@ class EndpointVpc(Construct):
         grant_interfaces(role, [*subnets, *groups])
 
     def _new(self, network: NewVpc) -> tuple[list[str], list[str]]:
-        vpc = ec2.CfnVPC(self, "Vpc", cidr_block=CIDR, enable_dns_hostnames=True, enable_dns_support=True)
-        table = ec2.CfnRouteTable(self, "Routes", vpc_id=vpc.ref)
-        subnets = [self._subnet(network, vpc, table, number) for number in range(len(network.zone_ids))]
-        placed = ec2.Vpc.from_vpc_attributes(
-            self,
-            "Placed",
-            vpc_id=vpc.ref,
-            vpc_cidr_block=CIDR,
-            availability_zones=list(network.zone_ids),
-            isolated_subnet_ids=[subnet.ref for subnet in subnets],
-            isolated_subnet_route_table_ids=[table.ref] * len(subnets),
-        )
+        zones = {str(number): zone for number, zone in enumerate(network.zone_ids)}
+        subnets = {n: {"availability_zone_id": zone, "cidr_block": f"10.0.{n}.0/24"} for n, zone in zones.items()}
+        made = IsolatedVpc(self, CIDR, subnets)
         group = ec2.SecurityGroup(
             self,
             "Group",
-            vpc=placed,
+            vpc=made.vpc,
             description="Instances of the endpoint and what they call.",
             allow_all_outbound=False,
         )
         group.add_ingress_rule(group, ec2.Port.tcp(443), "The VPC endpoints take calls from the instances.")
         # To any address: S3's gateway has S3's public addresses, and no other route leads out of the subnets.
         group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "The instances call the services.")
-        self._reach_services(placed, group)
-        log_flow(self, placed)
-        return [subnet.ref for subnet in subnets], [group.security_group_id]
+        self.routes = [*made.routes, *made.reach_services("Storage", INTERFACES, group)]
+        log_flow(self, made.vpc)
+        return [subnet.ref for subnet in made.subnets], [group.security_group_id]
 
-    def _subnet(self, network: NewVpc, vpc: ec2.CfnVPC, table: ec2.CfnRouteTable, number: int) -> ec2.CfnSubnet:
+
+class IsolatedVpc:
+    """A VPC below `scope` whose subnets have no route to the internet, and the associations of its route table.
+
+    `subnets` has the keys of `CfnSubnet` by the end of the subnet's id.
+    """
+
+    def __init__(self, scope: Construct, cidr: str, subnets: Mapping[str, Mapping[str, Any]]) -> None:
+        vpc = ec2.CfnVPC(scope, "Vpc", cidr_block=cidr, enable_dns_hostnames=True, enable_dns_support=True)
+        table = ec2.CfnRouteTable(scope, "Routes", vpc_id=vpc.ref)
         # L1, because only it takes a zone's id; ec2.Vpc would look up zone names in AWS at synth.
-        subnet = ec2.CfnSubnet(
-            self,
-            f"Subnet{number}",
-            vpc_id=vpc.ref,
-            availability_zone_id=network.zone_ids[number],
-            cidr_block=f"10.0.{number}.0/24",
-        )
-        route = ec2.CfnSubnetRouteTableAssociation(
-            self, f"Route{number}", subnet_id=subnet.ref, route_table_id=table.ref
-        )
-        self.routes.append(route)
-        return subnet
-
-    def _reach_services(self, vpc: ec2.IVpc, group: ec2.SecurityGroup) -> None:
-        storage = vpc.add_gateway_endpoint(
-            "Storage",
-            service=ec2.GatewayVpcEndpointAwsService.S3,
-            subnets=[ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)],
-        )
-        interfaces = [
-            vpc.add_interface_endpoint(name, service=service, security_groups=[group], open=False)
-            for name, service in INTERFACES
+        self.subnets = [ec2.CfnSubnet(scope, f"Subnet{end}", vpc_id=vpc.ref, **keys) for end, keys in subnets.items()]
+        self.routes = [
+            ec2.CfnSubnetRouteTableAssociation(scope, f"Route{end}", subnet_id=subnet.ref, route_table_id=table.ref)
+            for end, subnet in zip(subnets, self.subnets, strict=True)
         ]
-        self.routes += [storage, *interfaces]
+        self.vpc = ec2.Vpc.from_vpc_attributes(
+            scope,
+            "Placed",
+            vpc_id=vpc.ref,
+            vpc_cidr_block=cidr,
+            availability_zones=list(subnets),
+            isolated_subnet_ids=[subnet.ref for subnet in self.subnets],
+            isolated_subnet_route_table_ids=[table.ref] * len(subnets),
+        )
+
+    def reach_services(
+        self, storage: str, interfaces: Mapping[str, ec2.InterfaceVpcEndpointAwsService], group: ec2.SecurityGroup
+    ) -> list[Construct]:
+        """Adds VPC endpoints by their ids: `storage` for S3, and one for each other service."""
+        isolated = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)
+        return [
+            self.vpc.add_gateway_endpoint(storage, service=ec2.GatewayVpcEndpointAwsService.S3, subnets=[isolated]),
+            *(
+                self.vpc.add_interface_endpoint(name, service=service, security_groups=[group], open=False)
+                for name, service in interfaces.items()
+            ),
+        ]
 
 
 def log_flow(scope: Construct, vpc: ec2.IVpc, traffic: ec2.FlowLogTrafficType | None = None) -> None:
     """Logs the connections of a network; by default all of them."""
-    group = logs.LogGroup(scope, "Flow", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY)
-    acknowledge_log(group)
     ec2.FlowLog(
         scope,
         "FlowLog",
         resource_type=ec2.FlowLogResourceType.from_vpc(vpc),
-        destination=ec2.FlowLogDestination.to_cloud_watch_logs(group),
+        destination=ec2.FlowLogDestination.to_cloud_watch_logs(log_group(scope, "Flow")),
         traffic_type=traffic,
     )
 

@@ -67,7 +67,11 @@ class RecommenderAccess(Construct):
         bucket.grant_read(self.role, PAYLOADS)
         acknowledge_resources(self.role, [bucket.arn_for_objects(PAYLOADS)], "Each job brings a payload of its own.")
         self._grant_own_endpoints(workload.package_group)
-        self._grant_model(endpoint)
+        allow(self.role, ["sagemaker:DescribeModel"], [endpoint.model_arn])
+        # A default job may test the endpoint itself beside its own.
+        allow(self.role, ["sagemaker:DescribeEndpoint", "sagemaker:InvokeEndpoint"], [endpoint.endpoint_arn])
+        # A test with other environment parameters copies the model; under which role is undocumented.
+        allow_passing(self.role, [endpoint.role.role_arn, self.role.role_arn])
         # A job may test a version of the workload in the model registry in place of the model.
         packages = arn_of(self, "sagemaker", "model-package", f"{workload.package_group}/*")
         reason = "Each version of the workload's model package has a number."
@@ -97,13 +101,6 @@ class RecommenderAccess(Construct):
             (["AddTags", "ListTags"], [*endpoints, *configs, *models, *jobs]),
         ):
             allow(self.role, [f"sagemaker:{action}" for action in actions], arns, reason)
-
-    def _grant_model(self, endpoint: WorkloadEndpoint) -> None:
-        allow(self.role, ["sagemaker:DescribeModel"], [endpoint.model_arn])
-        # A default job may test the endpoint itself beside its own.
-        allow(self.role, ["sagemaker:DescribeEndpoint", "sagemaker:InvokeEndpoint"], [endpoint.endpoint_arn])
-        # A test with other environment parameters copies the model; under which role is undocumented.
-        allow_passing(self.role, [endpoint.role.role_arn, self.role.role_arn])
 
 
 class GeneratorAccess(Construct):

@@ -4,6 +4,7 @@ Of two policies, one is enough to add instances, and both must agree to remove s
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from aws_cdk import aws_applicationautoscaling as scaling
 from constructs import Construct
@@ -11,60 +12,46 @@ from constructs import Construct
 from stacks.endpoint.metrics import VARIANT
 from workloads import Autoscaling, EndpointScalingRules, ScheduledMinimum
 
+Tracking = scaling.CfnScalingPolicy.TargetTrackingScalingPolicyConfigurationProperty
 INVOCATIONS = "SageMakerVariantInvocationsPerInstance"
 CONCURRENCY = "SageMakerVariantConcurrentRequestsPerModelHighResolution"
 
 
 class EndpointScaling(Construct):
-    """Uses L1: the L2 would add a role although SageMaker's service-linked one is used."""
-
     def __init__(
         self, scope: Construct, id: str, *, endpoint_name: str, autoscaling: Autoscaling, rules: EndpointScalingRules
     ) -> None:
         super().__init__(scope, id)
-        self._rules, self._autoscaling = rules, autoscaling
-        self._target = scaling.CfnScalableTarget(
-            self,
-            "Target",
-            service_namespace="sagemaker",
-            scalable_dimension="sagemaker:variant:DesiredInstanceCount",
-            resource_id=f"endpoint/{endpoint_name}/variant/{VARIANT}",
-            min_capacity=autoscaling.min_capacity,
-            max_capacity=autoscaling.max_capacity,
-            scheduled_actions=scheduled_actions((*rules.scheduled_minimums, *autoscaling.scheduled_minimums)),
-        )
-        self._track("Policy", "InvocationsPerInstance", INVOCATIONS, autoscaling.target_invocations_per_instance)
+        resource_id = f"endpoint/{endpoint_name}/variant/{VARIANT}"
+        minimums = (*rules.scheduled_minimums, *autoscaling.scheduled_minimums)
+        target = scalable_target(self, "sagemaker:variant:DesiredInstanceCount", resource_id, autoscaling, minimums)
+        tracked = {"": ("InvocationsPerInstance", INVOCATIONS, autoscaling.target_invocations_per_instance)}
         if (requests := rules.concurrent_requests_per_instance) is not None:
-            self._track("ConcurrencyPolicy", "ConcurrentRequestsPerInstance", CONCURRENCY, requests)
-
-    def _track(self, id: str, name: str, metric: str, value: float) -> None:
-        rules, chosen = self._rules, self._autoscaling
-        out_s, in_s = chosen.scale_out_cooldown_s, chosen.scale_in_cooldown_s
-        scaling.CfnScalingPolicy(
-            self,
-            id,
-            policy_name=name,
-            policy_type="TargetTrackingScaling",
-            scaling_target_id=self._target.ref,
-            target_tracking_scaling_policy_configuration=(
-                scaling.CfnScalingPolicy.TargetTrackingScalingPolicyConfigurationProperty(
-                    predefined_metric_specification=scaling.CfnScalingPolicy.PredefinedMetricSpecificationProperty(
-                        predefined_metric_type=metric
-                    ),
-                    target_value=value,
-                    scale_out_cooldown=rules.scale_out_cooldown_s if out_s is None else out_s,
-                    scale_in_cooldown=rules.scale_in_cooldown_s if in_s is None else in_s,
-                    disable_scale_in=None if rules.scale_in else True,
-                )
-            ),
-        )
+            tracked["Concurrency"] = ("ConcurrentRequestsPerInstance", CONCURRENCY, requests)
+        for kind, (name, metric, value) in tracked.items():
+            track(
+                self,
+                f"{kind}Policy",
+                target,
+                name,
+                autoscaling,
+                predefined_metric_specification=predefined(metric),
+                target_value=value,
+                scale_out_cooldown=rules.scale_out_cooldown_s,
+                scale_in_cooldown=rules.scale_in_cooldown_s,
+                disable_scale_in=None if rules.scale_in else True,
+            )
 
 
-def scheduled_actions(
+def scalable_target(
+    scope: Construct,
+    dimension: str,
+    resource_id: str,
+    autoscaling: Autoscaling,
     minimums: Sequence[ScheduledMinimum],
-) -> list[scaling.CfnScalableTarget.ScheduledActionProperty] | None:
-    """Returns an action for each minimum, or None where there is none."""
-    return [
+) -> scaling.CfnScalableTarget:
+    """Returns a target as L1: the L2 would add a role although the service-linked one is used."""
+    actions = [
         scaling.CfnScalableTarget.ScheduledActionProperty(
             scheduled_action_name=f"Minimum{number}",
             schedule=minimum.schedule,
@@ -74,4 +61,37 @@ def scheduled_actions(
             ),
         )
         for number, minimum in enumerate(minimums)
-    ] or None
+    ]
+    return scaling.CfnScalableTarget(
+        scope,
+        "Target",
+        service_namespace=dimension.partition(":")[0],
+        scalable_dimension=dimension,
+        resource_id=resource_id,
+        min_capacity=autoscaling.min_capacity,
+        max_capacity=autoscaling.max_capacity,
+        scheduled_actions=actions or None,
+    )
+
+
+def track(
+    scope: Construct, id: str, target: scaling.CfnScalableTarget, name: str, autoscaling: Autoscaling, **keys: Any
+) -> None:
+    """Adds target tracking. A simulated recommendation has cooldowns in place of those of `keys`."""
+    chosen = {
+        "scale_out_cooldown": autoscaling.scale_out_cooldown_s,
+        "scale_in_cooldown": autoscaling.scale_in_cooldown_s,
+    }
+    keys |= {key: value for key, value in chosen.items() if value is not None}
+    scaling.CfnScalingPolicy(
+        scope,
+        id,
+        policy_name=name,
+        policy_type="TargetTrackingScaling",
+        scaling_target_id=target.ref,
+        target_tracking_scaling_policy_configuration=Tracking(**keys),
+    )
+
+
+def predefined(metric: str) -> scaling.CfnScalingPolicy.PredefinedMetricSpecificationProperty:
+    return scaling.CfnScalingPolicy.PredefinedMetricSpecificationProperty(predefined_metric_type=metric)

@@ -123,7 +123,11 @@ def _questions(folder: WorkloadFolder, stage: Stage, network: SharedZones) -> It
         case SageMakerEndpointHosting() as hosting:
             yield from _endpoint(folder, hosting)
         case EcsServiceHosting() as hosting:
-            yield from _service(folder, hosting, network)
+            chosen, instance_type = _chosen(folder)
+            yield BALANCING
+            if chosen is not None and chosen.autoscaling is not None:
+                yield ECS_SCALING
+            yield from _on_ec2(folder, hosting, instance_type, network)
         case ScheduledBatchHosting() as hosting:
             yield from _batch(folder, hosting, network)
     yield from _built(folder)
@@ -221,14 +225,6 @@ def _beside(hosting: SageMakerEndpointHosting, most: int, stage: Stage) -> tuple
     if stage == "production" and isinstance(hosting.update, Rolling):
         return math.ceil(most * hosting.update.percent / 100), "a rolling update replaces a batch"
     return most, "a blue/green update runs both fleets"
-
-
-def _service(folder: WorkloadFolder, hosting: EcsServiceHosting, network: SharedZones) -> Iterator[Question]:
-    chosen, instance_type = _chosen(folder)
-    yield BALANCING
-    if chosen is not None and chosen.autoscaling is not None:
-        yield ECS_SCALING
-    yield from _on_ec2(folder, hosting, instance_type, network)
 
 
 def _batch(folder: WorkloadFolder, hosting: ScheduledBatchHosting, network: SharedZones) -> Iterator[Question]:

@@ -134,11 +134,12 @@ def run_probe(
 ) -> ProbeResult:
     """Raises `Unavailable` if the endpoint fails for another reason than its container."""
     progress(f"Uploading {endpoint.model_url}")
-    account.upload(endpoint.model_url, _archive("KIND_GPU" if _has_gpu(endpoint.instance_type) else "KIND_CPU"))
+    kind = "KIND_GPU" if _has_gpu(endpoint.instance_type) else "KIND_CPU"
+    files = {"probe/config.pbtxt": CONFIG.format(kind=kind), "probe/1/model.py": MODEL}
+    account.upload(endpoint.model_url, tar_gz({name: text.encode() for name, text in files.items()}))
     try:
         begin_s = clock_s()
-        with _running(endpoint, account, progress, sleep):
-            described = _settled(endpoint, account, progress, sleep)
+        with _settled(endpoint, account, progress, sleep) as described:
             started = described["EndpointStatus"] == "InService"
             detail = _invoke(endpoint, account) if started else str(described.get("FailureReason", "no reason given"))
             log = _driver_lines(endpoint, account, progress, sleep)
@@ -167,34 +168,22 @@ def _has_gpu(instance_type: str) -> bool:
 
 
 @contextmanager
-def _running(
+def _settled(
     endpoint: Endpoint, account: SageMakerAccount, progress: Callable[[str], None], sleep: Sleep
-) -> Iterator[None]:
-    """Creates the endpoint, and deletes it in any case: it costs by the hour."""
+) -> Iterator[Mapping[str, Any]]:
+    """Yields the description of the endpoint, InService or Failed, and deletes it in any case: it costs by the hour."""
     requests = endpoint.requests()
     try:
         account.make_model(requests["create_model"])
         account.make_endpoint(requests["create_endpoint_config"], requests["create_endpoint"])
-        yield
+        while (described := account.describe_endpoint(endpoint.name))["EndpointStatus"] == "Creating":
+            progress(f"{endpoint.name} is Creating")
+            sleep(WAIT_S)
+        progress(f"{endpoint.name} is {described['EndpointStatus']}")
+        yield described
     finally:
         account.delete_endpoint(endpoint.name, progress, sleep)
         account.delete_model(endpoint.name)
-
-
-def _settled(
-    endpoint: Endpoint, account: SageMakerAccount, progress: Callable[[str], None], sleep: Sleep
-) -> Mapping[str, Any]:
-    """Waits until the endpoint is InService or Failed, and returns its description."""
-    while (described := account.describe_endpoint(endpoint.name))["EndpointStatus"] == "Creating":
-        progress(f"{endpoint.name} is Creating")
-        sleep(WAIT_S)
-    progress(f"{endpoint.name} is {described['EndpointStatus']}")
-    return described
-
-
-def _archive(kind: str) -> bytes:
-    files = {"probe/config.pbtxt": CONFIG.format(kind=kind), "probe/1/model.py": MODEL}
-    return tar_gz({name: text.encode() for name, text in files.items()})
 
 
 def _invoke(endpoint: Endpoint, account: SageMakerAccount) -> str:

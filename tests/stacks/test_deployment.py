@@ -47,8 +47,8 @@ def test_a_local_measurement_is_deployed_with_a_warning(repository: Repository) 
     repository.host(image_uri=OWN_IMAGE)
     repository.recommend(candidate(), provenance={"measured_on": "local", "machine": "2 cores of an AMD EPYC"})
     assert repository.synthesise().warnings() == [
-        f"{repository.recommendation_file}: was measured locally, on 2 cores of an AMD EPYC. Production wants one "
-        f"measured on SageMaker: run {MEASURE} against an AWS account. [ack: recommendation:local]"
+        f"{repository.recommendation_file}: provenance.measured_on: is 'local' (2 cores of an AMD EPYC), and "
+        f"production requires 'sagemaker'. Run {MEASURE} against an AWS account. [ack: recommendation:local]"
     ]
 
 

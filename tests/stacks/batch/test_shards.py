@@ -92,11 +92,11 @@ def test_a_recommendation_of_another_archive_is_refused(repository: Repository) 
 def test_a_local_measurement_warns_in_beta_and_is_rejected_in_production(repository: Repository) -> None:
     recommend(repository, known_by="local")
     (warning,) = planned(repository).warnings
-    assert warning.text == f"{repository.recommendation_file}: was measured locally: 9 reports."
     with pytest.raises(NotMeasured) as raised:
         planned(repository, PRODUCTION)
-    assert str(raised.value) == (
-        f"{repository.recommendation_file}: recommended.known_by: is 'local' (9 reports), and production wants the "
+    assert warning.text == str(raised.value)
+    assert warning.text == (
+        f"{repository.recommendation_file}: recommended.known_by: is 'local' (9 reports), and production requires the "
         f"reports of a stack's run: {COMMAND}."
     )
 

@@ -148,7 +148,8 @@ def test_a_release_needs_both_stages_and_the_check_on_the_chip() -> None:
 
 def test_a_pipeline_is_checked_with_its_workload() -> None:
     source = {"release-repository": SOURCE.repository, "release-connection": f"{CONNECTION}/{'0' * 8}-{'0' * 27}"}
-    folders, releases = chosen(["SpellcheckReleaseStack"], ROOT, source.get)
+    every = [load_workload(name) for name in workload_names(ROOT / "workloads")]
+    folders, releases = chosen(["SpellcheckReleaseStack"], every, source.get)
     assert [folder.workload.name for folder in folders] == ["spellcheck"]
     assert list(releases) == ["SpellcheckReleaseStack"]
 
