@@ -1,24 +1,15 @@
 """A Triton as it comes, on TCP: for benchmarks, which compare with it or need its own HTTP API."""
 
-import platform
 import socket
-import subprocess
 import tempfile
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psutil
 
-from local_aws.process.guarded_process import GuardedProcess
-from local_aws.process.triton import triton_command, triton_environment
-from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN, TritonToolchain
-
-START_TIMEOUT_S = 120.0
+from local_aws.process.triton import TritonServer
 
 
 class PlainTriton(NamedTuple):
@@ -31,25 +22,15 @@ def http_triton(
     repository: Path, default_model: str, environment: Mapping[str, str], *flags: str
 ) -> Iterator[PlainTriton]:
     """Starts one that listens on a free port over HTTP, and yields it when the model is ready."""
-    tools = TritonToolchain.locate(DEFAULT_TOOLCHAIN, platform.system(), platform.machine())
     port = free_port()
-    listens = ["--allow-metrics=false", "--http-address=127.0.0.1", f"--http-port={port}"]
     with tempfile.TemporaryDirectory(prefix="plain_triton_") as folder:
-        scratch = Path(folder)
-        with (scratch / "log").open("ab") as log:
-            process = GuardedProcess.start(
-                [*triton_command(tools, repository, default_model, scratch, environment), *listens, *flags],
-                environment=triton_environment(tools, default_model, scratch, environment),
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                remove=[f"/dev/shm/{scratch.name}*"],
-            )
-        try:
-            url = f"http://127.0.0.1:{port}"
-            _wait(f"{url}/v2/models/{default_model}/ready", process, scratch / "log")
-            yield PlainTriton(url, process.pid)
-        finally:
-            process.stop()
+        about: dict[str, Any] = {
+            "default_model": default_model,
+            "environment": environment,
+            "log_file": Path(folder) / "log",
+        }
+        with TritonServer.start(repository, **about, port=port, flags=flags) as server:
+            yield PlainTriton(f"http://127.0.0.1:{port}", server.pid)
 
 
 def processor_s(pid: int) -> float:
@@ -62,15 +43,3 @@ def processor_s(pid: int) -> float:
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
-
-
-def _wait(url: str, process: GuardedProcess, log: Path) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline and process.exit_status is None:
-        try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                if answer.status == 200:
-                    return
-        except OSError:
-            time.sleep(0.05)
-    raise SystemExit(f"Triton did not start:\n{log.read_text('utf-8', 'replace')[-2000:]}")

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from local_aws import machine
-from local_aws.account import Account, AccountSettings
+from local_aws.account import Account
 from local_aws.process.triton import remove_leftovers
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
 from local_aws.quotas import new_account
 from local_aws.server import AccountServer, as_shell, exports
+from local_aws.settings import AccountSettings
 from local_aws.state_folder import PRIVATE, StateFolder
 from workloads import ROOT, ProjectError
 from workloads.program import exit_code, printable

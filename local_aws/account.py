@@ -3,17 +3,14 @@
 Call `install` before the server's first request, because moto makes its backends on first use.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn
 
 from moto.applicationautoscaling.models import applicationautoscaling_backends
 from moto.cloudformation.models import cloudformation_backends
 from moto.cloudwatch.models import cloudwatch_backends
 from moto.codebuild.responses import CodeBuildResponse
-from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.ecs.responses import EC2ContainerServiceResponse
 from moto.iam.models import iam_backends
 from moto.s3 import urls as s3_urls
@@ -24,22 +21,19 @@ from moto.settings import get_s3_default_key_buffer_size
 from moto.stepfunctions.responses import StepFunctionResponse
 from moto.sts.responses import TokenResponse
 
-from inference_recommender.load_generator.process import COMMAND
 from local_aws import quotas as service_quotas
 from local_aws.cloudformation import resource_types, template  # noqa: F401
 from local_aws.cloudformation.resource_types import LocalIamBackend
 from local_aws.cloudformation.stacks import LocalCloudFormationBackend
 from local_aws.cloudwatch import LocalCloudWatchBackend
 from local_aws.permissions.enforced import CALLS_FILE, PermissionLog, ServiceRoles
-from local_aws.process.neuron import NeuronStandIn
 from local_aws.sagemaker.control_plane import LocalSageMakerBackend
 from local_aws.sagemaker.endpoint import LocalEndpoint
 from local_aws.sagemaker.endpoint_metrics import InvocationMetrics
 from local_aws.sagemaker.model_host import ModelHost
-from local_aws.sagemaker.processing_jobs import ContainerRunner, ProcessingJobs
-from local_aws.sagemaker.recommendation_jobs import RecommendationJobs
 from local_aws.scaling.scaler import Scaler
 from local_aws.scaling.service import LocalScalingBackend
+from local_aws.settings import AccountSettings
 
 REFUSED: Mapping[Any, Mapping[str, str]] = {
     CodeBuildResponse: {"start_build": "StartBuild, because no build runs here"},
@@ -107,28 +101,6 @@ class LocalS3Backend(S3Backend):
                 yield from list(multipart.parts.values())
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AccountSettings:
-    state: Path
-    region: str
-    toolchain: Path
-    most_servers: int = 1
-    quotas: service_quotas.Quotas = field(default_factory=dict)
-    quick: bool = False
-    """Whether time may pass faster than on AWS: traffic of jobs beyond the documented limits, and service metrics each
-    second."""
-    generator: Sequence[str] = COMMAND
-    neuron: NeuronStandIn | None = None
-    """Replaces Inferentia's chips. Without it, their instance types are rejected."""
-    prepare: Callable[[Path, str], None] | None = None
-    """Changes an unpacked model, given its folder and instance type, before a Triton serves it."""
-    processing: ContainerRunner | None = None
-    """Runs the containers of processing jobs. Without it, CreateProcessingJob is rejected."""
-    images_must_exist: bool = False
-    """Whether a model's image in this account's registry has to exist. Nothing pulls it."""
-    account_id: str = DEFAULT_ACCOUNT_ID
-
-
 class Account:
     """One account, used in one region; moto's other regions exist, too."""
 
@@ -136,17 +108,8 @@ class Account:
         self.settings = settings
         self.calls = PermissionLog(settings.state / CALLS_FILE)
         self.environment: dict[str, str] = {}
-        self.host = ModelHost(
-            account_id=settings.account_id,
-            state=settings.state,
-            toolchain=settings.toolchain,
-            neuron=settings.neuron,
-            prepare=settings.prepare,
-            environment=self.environment,
-            most_servers=settings.most_servers,
-            roles=ServiceRoles(self.calls, settings.account_id, settings.region),
-        )
-        self._jobs: list[RecommendationJobs | ProcessingJobs] = []
+        roles = ServiceRoles(self.calls, settings.account_id, settings.region)
+        self.host = ModelHost(settings, self.environment, roles)
         self.metrics: InvocationMetrics
         self._scaler: Scaler
 
@@ -162,7 +125,7 @@ class Account:
             (cloudformation_backends, LocalCloudFormationBackend),
             (iam_backends, LocalIamBackend),
             (s3_backends, LocalS3Backend),
-            (sagemaker_backends, self._sagemaker),
+            (sagemaker_backends, partial(LocalSageMakerBackend, host=self.host)),
         ]
         for backends, make in replaced:
             backends.clear()
@@ -182,22 +145,8 @@ class Account:
     def close(self) -> None:
         """Stops jobs and endpoints, and returns when their processes have ended."""
         self._scaler.close()
-        for jobs in self._jobs:
-            jobs.close()
+        for backend in list(sagemaker_backends[self.settings.account_id].values()):
+            if isinstance(backend, LocalSageMakerBackend):
+                backend.close()
         self.host.close()
         self.metrics.close()
-
-    def _sagemaker(self, region_name: str, account_id: str) -> LocalSageMakerBackend:
-        settings = self.settings
-        jobs = RecommendationJobs(self.host, region_name, settings.generator, quick=settings.quick)
-        processing = ProcessingJobs(account_id, region_name, settings.state, settings.processing, self.environment)
-        self._jobs += [jobs, processing]
-        return LocalSageMakerBackend(
-            region_name,
-            account_id,
-            self.host,
-            jobs,
-            processing,
-            images_must_exist=settings.images_must_exist,
-            quotas=settings.quotas,
-        )

@@ -69,15 +69,6 @@ class Step:
         return f"{self.title:<29}{result:<43}{duration(time.monotonic() - self.began):>8}"
 
 
-@dataclass(frozen=True)
-class CommandResult:
-    """The result of a command. `last_line` is the last line of its standard error."""
-
-    code: int
-    stdout: str
-    last_line: str
-
-
 class Walk:
     """Runs the commands of the steps and prints the steps' results."""
 
@@ -113,8 +104,8 @@ class Walk:
         self._environment = {**inherited, **account.environment}
         return account
 
-    def run(self, command: str, allowed: tuple[int, ...] = (0,)) -> CommandResult:
-        """Raises `CommandFailed` for an exit code that is not allowed."""
+    def run(self, command: str, allowed: tuple[int, ...] = (0,)) -> "subprocess.CompletedProcess[str]":
+        """Returns the result, whose stderr is the last line. Raises `CommandFailed` for a code that is not allowed."""
         self._steps[-1].commands.append(command)
         print(f"$ {command}", file=self._log, flush=True)
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as stdout:
@@ -126,7 +117,7 @@ class Walk:
         self._log.flush()
         if code not in allowed:
             raise CommandFailed(command, code)
-        return CommandResult(code, printed, last_line)
+        return subprocess.CompletedProcess(command, code, printed, last_line)
 
     def _wait(self, command: str, stdout: IO[str]) -> int:
         """Runs the command and shows the log's last line meanwhile."""
@@ -193,9 +184,9 @@ def take(walk: Walk) -> int:
             walk.run(DEPLOY_ONE)
             step.result = "SpellcheckStack"
         job = run_job(walk)
-        if job.code:
-            walk.say(f"\n{job.stdout.rstrip() or job.last_line}\n{BUSY}")
-            return job.code
+        if job.returncode:
+            walk.say(f"\n{job.stdout.rstrip() or job.stderr}\n{BUSY}")
+            return job.returncode
         with walk.step("Deploy the recommendation") as step:
             walk.run(DEPLOY)
             step.result = fleet(recommendation())
@@ -207,13 +198,13 @@ def take(walk: Walk) -> int:
     return 0
 
 
-def run_job(walk: Walk) -> CommandResult:
+def run_job(walk: Walk) -> "subprocess.CompletedProcess[str]":
     """Runs the job, and once more if it has no recommendation."""
     for title in ("Run an advanced job", "Run the job again"):
         with walk.step(title) as step:
             job = walk.run(JOB, (0, NO_CANDIDATE, NoVerdict.exit_code))
-            step.result = "no recommendation" if job.code else capacity(recommendation())
-        if not job.code:
+            step.result = "no recommendation" if job.returncode else capacity(recommendation())
+        if not job.returncode:
             break
     return job
 

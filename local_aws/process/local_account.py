@@ -23,23 +23,32 @@ PASSED_ON = ("AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_REGION", "AWS_EC2_ME
 
 def role_session(account: Mapping[str, str], role_arn: str, name: str = "AWSCodeBuild") -> dict[str, str]:
     """Returns the variables of a new session of the role. `account` is the account's exports. Raises `Unavailable`."""
-    sts: Any = botocore.session.Session().create_client(
-        "sts",
-        endpoint_url=account["AWS_ENDPOINT_URL"],
-        region_name=account["AWS_REGION"],
-        aws_access_key_id=account["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=account["AWS_SECRET_ACCESS_KEY"],
-    )
+    sts: Any = botocore.session.Session().create_client("sts", **client_arguments(account))
     request = {"RoleArn": role_arn, "RoleSessionName": name, "DurationSeconds": SESSION_S}
     try:
         session = sts.assume_role(**request)["Credentials"]
     except (BotoCoreError, ClientError) as error:
         raise Unavailable(f"{role_arn} cannot be assumed at the local account: {error}") from error
+    return {name: account[name] for name in PASSED_ON if name in account} | session_variables(session)
+
+
+def session_variables(credentials: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables of a session from the answer of AssumeRole."""
     return {
-        **{name: account[name] for name in PASSED_ON if name in account},
-        "AWS_ACCESS_KEY_ID": session["AccessKeyId"],
-        "AWS_SECRET_ACCESS_KEY": session["SecretAccessKey"],
-        "AWS_SESSION_TOKEN": session["SessionToken"],
+        "AWS_ACCESS_KEY_ID": credentials["AccessKeyId"],
+        "AWS_SECRET_ACCESS_KEY": credentials["SecretAccessKey"],
+        "AWS_SESSION_TOKEN": credentials["SessionToken"],
+    }
+
+
+def client_arguments(account: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the arguments of a client that reaches the account, from its exports or a session's variables."""
+    return {
+        "endpoint_url": account["AWS_ENDPOINT_URL"],
+        "region_name": account["AWS_REGION"],
+        "aws_access_key_id": account["AWS_ACCESS_KEY_ID"],
+        "aws_secret_access_key": account["AWS_SECRET_ACCESS_KEY"],
+        "aws_session_token": account.get("AWS_SESSION_TOKEN"),
     }
 
 
@@ -108,12 +117,7 @@ class LocalAccount:
 
     def client_arguments(self) -> dict[str, Any]:
         """Returns the arguments of boto3.client that reach the account, whatever the environment says."""
-        return {
-            "endpoint_url": self.endpoint_url,
-            "region_name": self.environment["AWS_REGION"],
-            "aws_access_key_id": self.environment["AWS_ACCESS_KEY_ID"],
-            "aws_secret_access_key": self.environment["AWS_SECRET_ACCESS_KEY"],
-        }
+        return client_arguments(self.environment)
 
     def stop(self) -> None:
         self._process.stop()

@@ -22,7 +22,7 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
@@ -63,9 +63,11 @@ class TritonServer(ModelServer):
 
     KIND = "Triton"
 
-    def __init__(self, process: GuardedProcess, repository: Path, socket: Path, model: str, log_file: Path) -> None:
+    def __init__(
+        self, process: GuardedProcess, repository: Path, socket: Path, model: str, log_file: Path, port: int | None
+    ) -> None:
         path = f"/v2/models/{quote(model, safe='')}"
-        url = socket_url(str(socket), f"{path}/infer")
+        url = f"http://127.0.0.1:{port}{path}/infer" if port else socket_url(str(socket), f"{path}/infer")
         super().__init__(process, repository, url, ("/v2/health/ready", f"{path}/ready"), log_file)
         self.socket = socket
 
@@ -80,25 +82,29 @@ class TritonServer(ModelServer):
         toolchain: Path = DEFAULT_TOOLCHAIN,
         start_timeout_s: float = START_TIMEOUT_S,
         control_key: str | None = None,
+        port: int | None = None,
+        flags: Sequence[str] = (),
     ) -> "TritonServer":
         """Starts Triton on `repository` and returns when `default_model` is ready. Raises `Unavailable`.
 
-        Callers that send `control_key` may load and unload models over `socket`.
+        Callers that send `control_key` may load and unload models over `socket`. With `port` Triton listens on TCP
+        instead, with `flags`: for benchmarks, which need its own HTTP API.
         """
         tools = TritonToolchain.locate(toolchain, platform.system(), platform.machine())
         scratch = Path(tempfile.mkdtemp(prefix="local_aws_triton_"))
         socket = scratch / "http"
         environment = environment or {}
         command = triton_command(tools, repository, default_model, scratch, environment)
+        tcp = ["--allow-metrics=false", "--http-address=127.0.0.1", f"--http-port={port}", *flags]
         process = launch(
-            [*command, *private_flags(socket, control_key)],
+            [*command, *(tcp if port else private_flags(socket, control_key))],
             cls.KIND,
             log_file,
             environment=triton_environment(tools, default_model, scratch, environment),
             # The prefix of the shared memory lets the guard remove what a killed Triton leaves behind.
             remove=[str(scratch), f"/dev/shm/{scratch.name}*"],
         )
-        server = cls(process, repository, socket, default_model, log_file)
+        server = cls(process, repository, socket, default_model, log_file, port)
         server.wait_until_ready(default_model, start_timeout_s)
         return server
 

@@ -65,25 +65,17 @@ class LocalEndpointConfig(FakeEndpointConfig):
 
 
 class LocalSageMakerBackend(SageMakerModelBackend):
-    def __init__(
-        self,
-        region_name: str,
-        account_id: str,
-        host: ModelHost,
-        jobs: RecommendationJobs,
-        processing: ProcessingJobs,
-        *,
-        images_must_exist: bool,
-        quotas: service_quotas.Quotas,
-    ) -> None:
+    def __init__(self, region_name: str, account_id: str, host: ModelHost) -> None:
         super().__init__(region_name, account_id)
         self.host = host
-        self.jobs = jobs
-        self.processing = processing
-        self.images_must_exist = images_must_exist
-        self._quotas = quotas
-        self.processing_jobs = processing.all
-        jobs.plane = self
+        self.jobs = RecommendationJobs(host, region_name, self)
+        self.processing = ProcessingJobs(host.settings, region_name, host.environment)
+        self.processing_jobs = self.processing.all
+
+    def close(self) -> None:
+        """Stops the jobs and waits until none runs."""
+        self.jobs.close()
+        self.processing.close()
 
     @property
     def _url_module(self) -> Any:
@@ -197,7 +189,9 @@ class LocalSageMakerBackend(SageMakerModelBackend):
     def check_endpoint_quota(self, wanted: Mapping[str, int]) -> None:
         """Raises `ResourceLimitExceeded` for instances beyond a quota, beside those of endpoints and of jobs' tests."""
         fleets = [self._fleet(endpoint) for endpoint in self.endpoints.values()]
-        service_quotas.check(self._quotas, "endpoint", sum([*fleets, *self.jobs.instances()], Counter()), wanted)
+        service_quotas.check(
+            self.host.settings.quotas, "endpoint", sum([*fleets, *self.jobs.instances()], Counter()), wanted
+        )
 
     def _fleet(self, endpoint: Any) -> Counter[str]:
         """Returns instance type → instances of an endpoint, whose own variants have no types."""
@@ -208,7 +202,7 @@ class LocalSageMakerBackend(SageMakerModelBackend):
     def check_processing_quota(self, cluster: Mapping[str, Any]) -> None:
         """Raises `ResourceLimitExceeded` for a processing job's instances beyond the quota."""
         wanted = {cluster["InstanceType"]: cluster["InstanceCount"]}
-        service_quotas.check(self._quotas, "processing job", self.processing.instances(), wanted)
+        service_quotas.check(self.host.settings.quotas, "processing job", self.processing.instances(), wanted)
 
     def _idle_endpoint(self, name: str) -> LocalEndpoint:
         endpoint = self.endpoint(name)
@@ -264,7 +258,7 @@ class LocalSageMakerResponse(SageMakerResponse):
 
     def create_model(self) -> ActionResult:
         request = self._checked()
-        if self.backend.images_must_exist:
+        if self.backend.host.settings.images_must_exist:
             for container in [request.get("PrimaryContainer") or {}, *(request.get("Containers") or [])]:
                 self.backend.check_image(container.get("Image", ""))
         answer = super().create_model()

@@ -1,6 +1,6 @@
 """The servers that answer for one endpoint configuration: one for each instance of a production variant.
 
-A host may allow fewer servers than a variant has instances (`ModelHost.most_servers`); then they answer for all of
+A host may allow fewer servers than a variant has instances (`--servers`); then they answer for all of
 them. A fleet starts, leases, watches and stops servers, and knows nothing of the control plane's statuses. It replaces
 a server that ends or hangs while others answer for its variant. SageMaker replaces unhealthy instances, too
 (https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-inference-code.html).
@@ -206,7 +206,7 @@ class Fleet:
             self._host.stop(server)
 
     def _servers_for(self, instances: int) -> int:
-        return max(min(instances, self._host.most_servers), 1)
+        return max(min(instances, self._host.settings.most_servers), 1)
 
     def _drain(self, server: ModelServer) -> None:
         with self._changed:

@@ -6,7 +6,7 @@ The generator is a child process. Its measurements are kept, whether the test co
 import dataclasses
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -81,7 +81,6 @@ class LoadTestRunner:
     container: ModelContainer
     payloads: Path
     folder: Path
-    generator: Sequence[str]
     stopped: threading.Event = field(default_factory=threading.Event)
     _process: GeneratorProcess | None = None
 
@@ -152,7 +151,7 @@ class LoadTestRunner:
             step.failure_reason = shortened(failure)
 
     def _generate(self, plan: LoadPlan, folder: Path, on_window: OnWindow) -> Outcome:
-        with GeneratorProcess(plan, folder, self.generator) as process:
+        with GeneratorProcess(plan, folder, self.host.settings.generator) as process:
             self._process = process
             if self.stopped.is_set():  # the request came while there was no process yet
                 process.request_stop()

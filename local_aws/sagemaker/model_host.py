@@ -10,7 +10,7 @@ import itertools
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,9 @@ from local_aws import machine, nvml
 from local_aws.permissions.enforced import ServiceRoles
 from local_aws.process.local_account import role_session
 from local_aws.process.model_server import ModelServer
-from local_aws.process.neuron import NeuronServer, NeuronStandIn
+from local_aws.process.neuron import NeuronServer
 from local_aws.process.triton import TritonServer
+from local_aws.settings import AccountSettings
 from local_aws.state_folder import check_room
 from workloads import Unavailable
 from workloads.images import driver_of, starts, version_in
@@ -119,14 +120,9 @@ class ModelContainer:
 class ModelHost:
     """Starts and stops the servers of models on this machine."""
 
-    account_id: str
-    state: Path
-    toolchain: Path
-    neuron: NeuronStandIn | None = None
-    prepare: Callable[[Path, str], None] | None = None
+    settings: AccountSettings
     environment: Mapping[str, str] = field(default_factory=dict)
-    most_servers: int = 1
-    """Most servers that answer for a variant, however many instances it has: a machine has room for a few."""
+    """The account's exports, once it serves."""
     roles: ServiceRoles | None = None
     """Holds a model's execution role to its policies; without it, nothing is asked."""
     _servers: set[ModelServer] = field(default_factory=set)
@@ -136,54 +132,54 @@ class ModelHost:
 
     def refusal(self, instance_type: str) -> str | None:
         """Returns in one sentence why no server here can stand in for `instance_type`, or None where one can."""
-        if self.neuron is not None and self.neuron.serves(instance_type):
+        if self.settings.neuron is not None and self.settings.neuron.serves(instance_type):
             return None
         return machine.refusal(instance_type)
 
     def measures_on(self, instance_type: str) -> str:
         """Returns the machine that replaces `instance_type` here."""
-        if self.neuron is not None and self.neuron.serves(instance_type):
-            return f"{machine.description()}, {self.neuron.told}"
+        if self.settings.neuron is not None and self.settings.neuron.serves(instance_type):
+            return f"{machine.description()}, {self.settings.neuron.told}"
         return machine.description()
 
     def start(
         self, container: ModelContainer, name: str, instance_type: str, host_ami: str | None = None
     ) -> ModelServer:
         """Starts the server of `container` on an instance type that is not refused. Raises `Unavailable`."""
-        check_room(self.state)
+        check_room(self.settings.state)
         check_driver(container.image, instance_type, host_ami)
         if self.roles is not None and container.role_arn is not None:
             log_group = f"/aws/sagemaker/Endpoints/{name}"
             self.roles.check_model(container.role_arn, container.model_data_url, container.image, log_group)
         folder = f"{name}-{next(self._numbers)}"
-        repository, log_file = self.state / "models" / folder, self.state / "logs" / f"{folder}.log"
+        repository, log_file = self.settings.state / "models" / folder, self.settings.state / "logs" / f"{folder}.log"
         url = container.model_data_url
         preparations = [(time.time(), f"fetching {url}")]
-        archive = fetch_object(url, self.account_id)
+        archive = fetch_object(url, self.settings.account_id)
         preparations.append((time.time(), f"unpacking {len(archive):,} bytes"))
         unpack_model(archive, url, repository)
         preparations.append((time.time(), "starting the server"))
         server: ModelServer
-        if self.neuron is not None and self.neuron.serves(instance_type):
+        if self.settings.neuron is not None and self.settings.neuron.serves(instance_type):
             session: dict[str, str] = {}
             if container.role_arn and self.environment:  # the server may read and write S3 as its role
                 session = role_session(self.environment, container.role_arn, "SageMaker")
             server = NeuronServer.start(
                 repository,
-                stand_in=self.neuron,
+                stand_in=self.settings.neuron,
                 instance_type=instance_type,
                 environment={**session, **container.environment},
                 log_file=log_file,
             )
         else:
-            if self.prepare is not None:
-                self.prepare(repository, instance_type)
+            if self.settings.prepare is not None:
+                self.settings.prepare(repository, instance_type)
             server = TritonServer.start(
                 repository,
                 default_model=default_model(repository, container.environment),
                 environment={**_visible_gpus(instance_type), **container.environment},
                 log_file=log_file,
-                toolchain=self.toolchain,
+                toolchain=self.settings.toolchain,
             )
         server.preparations, server.gpus = tuple(preparations), nvml.gpu_count(instance_type)
         with self._lock:

@@ -10,8 +10,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from moto.sagemaker.models import FakeProcessingJob
 from local_aws.process.guarded_process import GuardedProcess
 from local_aws.process.local_account import role_session
 from local_aws.sagemaker.endpoint import failure_reason, shortened
+from local_aws.settings import AccountSettings, ContainerRunner
 from local_aws.state_folder import check_room
 from workloads import ROOT
 
@@ -32,14 +32,6 @@ GRACE_S = 30.0
 """Seconds between SIGTERM and SIGKILL; SageMaker gives 120."""
 _ENDED = ("Completed", "Failed", "Stopped")
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ContainerRunner:
-    """The command that runs a job's container here; it gets the path of the request."""
-
-    command: Sequence[str]
-    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class LocalProcessingJob(FakeProcessingJob):
@@ -110,13 +102,9 @@ class LocalProcessingJob(FakeProcessingJob):
 class ProcessingJobs:
     """The jobs of one region. `environment` are the account's exports, once it serves."""
 
-    def __init__(
-        self, account_id: str, region: str, state: Path, runner: ContainerRunner | None, environment: Mapping[str, str]
-    ) -> None:
-        self._account_id = account_id
+    def __init__(self, settings: AccountSettings, region: str, environment: Mapping[str, str]) -> None:
+        self._settings = settings
         self._region = region
-        self._state = state
-        self._runner = runner
         self._environment = environment
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
@@ -124,15 +112,15 @@ class ProcessingJobs:
 
     def create(self, request: Mapping[str, Any]) -> LocalProcessingJob:
         """Checks, registers and starts a job. Raises moto's exceptions in the service's words."""
-        if self._runner is None:
+        if (runner := self._settings.processing) is None:
             raise NotImplementedError("CreateProcessingJob, because no container runs here")
-        job = LocalProcessingJob(request, self._account_id, self._region)
+        job = LocalProcessingJob(request, self._settings.account_id, self._region)
         name, cluster = request["ProcessingJobName"], request["ProcessingResources"]["ClusterConfig"]
         if cluster["InstanceCount"] != 1:
             raise ValidationError(
                 f"This local account runs a job on one instance, and {name} asks for {cluster['InstanceCount']}."
             )
-        thread = threading.Thread(target=self._run, args=(job, self._runner), name=f"processing-{name}", daemon=True)
+        thread = threading.Thread(target=self._run, args=(job, runner), name=f"processing-{name}", daemon=True)
         with self._lock:
             if name in self.all:
                 raise ResourceInUseException(
@@ -156,7 +144,7 @@ class ProcessingJobs:
     def get(self, name: str) -> LocalProcessingJob:
         job = self.all.get(name)
         if not isinstance(job, LocalProcessingJob):
-            arn = LocalProcessingJob.arn_formatter(name, self._account_id, self._region)
+            arn = LocalProcessingJob.arn_formatter(name, self._settings.account_id, self._region)
             raise ValidationError(f"Could not find requested job with name: {arn}")
         return job
 
@@ -186,8 +174,8 @@ class ProcessingJobs:
         log.info(f"processing job {job.processing_job_name}: {job.processing_job_status} {job.failure_reason or ''}")
 
     def _outcome(self, job: LocalProcessingJob, runner: ContainerRunner) -> Mapping[str, Any]:
-        check_room(self._state)
-        folder = self._state / "processing" / job.processing_job_name
+        check_room(self._settings.state)
+        folder = self._settings.state / "processing" / job.processing_job_name
         folder.mkdir(parents=True)
         file = folder / REQUEST
         file.write_text(json.dumps(job.request, indent=2), "utf-8")

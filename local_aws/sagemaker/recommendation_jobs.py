@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -132,18 +132,13 @@ class RecommendationJob:
 
 
 class RecommendationJobs:
-    """All jobs of one region. The SageMaker backend sets `plane` to itself when it is made.
+    """All jobs of one region. `plane` is its SageMaker backend."""
 
-    `quick` allows traffic beyond the documented limits.
-    """
-
-    plane: Any
-
-    def __init__(self, host: ModelHost, region: str, generator: Sequence[str], *, quick: bool) -> None:
+    def __init__(self, host: ModelHost, region: str, plane: Any) -> None:
         self._host = host
-        self._quick = quick
-        self._generator = generator
+        self._settings = host.settings
         self._region = region
+        self.plane = plane
         self._jobs: dict[str, RecommendationJob] = {}
         self._lock = threading.Lock()
         self._turn = threading.Lock()
@@ -152,7 +147,7 @@ class RecommendationJobs:
         """Checks, registers and starts a job. Raises moto's exceptions in the service's words."""
         check_model(request)
         configuration = request["InputConfig"]
-        if not self._quick:
+        if not self._settings.quick:
             check_documented_limits(configuration)
         package = package_of(self.plane, configuration)
         planned = plan(request, package)
@@ -160,14 +155,14 @@ class RecommendationJobs:
         existing = [EndpointTest.of(self.plane, name) for name in planned.endpoints]
         name = request["JobName"]
         tests: list[InstanceTest | EndpointTest] = [*existing, *planned.tests]
-        folder = self._host.state / "jobs" / name
+        folder = self._settings.state / "jobs" / name
         tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags") or []}
         measured_on = " and ".join(sorted({self._host.measures_on(test.instance_type) for test in tests}))
-        own = {MEASURED_ON: machine.tag_value(measured_on), **({FINER_METRICS: "true"} if self._quick else {})}
+        own = {MEASURED_ON: machine.tag_value(measured_on), **({FINER_METRICS: "true"} if self._settings.quick else {})}
         job = RecommendationJob(
             request={key: value for key, value in request.items() if value is not None},
-            arn=f"arn:aws:sagemaker:{self._region}:{self._host.account_id}:inference-recommendations-job/{name}",
-            runner=LoadTestRunner(self._host, planned, container, folder / "payloads.tar.gz", folder, self._generator),
+            arn=f"arn:aws:sagemaker:{self._region}:{self._settings.account_id}:inference-recommendations-job/{name}",
+            runner=LoadTestRunner(self._host, planned, container, folder / "payloads.tar.gz", folder),
             steps=[JobStep(test) for test in tests],
             tags=tags_of({**tags, **own}),
         )
@@ -235,7 +230,7 @@ class RecommendationJobs:
         runner = job.runner
         deadline = time.monotonic() + runner.plan.duration_s
         if not runner.stopped.is_set():
-            check_room(self._host.state)
+            check_room(self._settings.state)
             job.set("IN_PROGRESS")
             if self._host.roles is not None:
                 calls = role_calls(job.request["InputConfig"], runner.plan, runner.container.role_arn)
@@ -244,12 +239,12 @@ class RecommendationJobs:
             self._tell(job, job.status)
             log.info(f"job {job.name}: {len(job.steps)} test(s), one after another, on {machine.description()}")
             runner.payloads.parent.mkdir(parents=True, exist_ok=True)
-            runner.payloads.write_bytes(fetch_object(runner.plan.payload_url, self._host.account_id))
+            runner.payloads.write_bytes(fetch_object(runner.plan.payload_url, self._settings.account_id))
         for step in job.steps:
             if runner.stopped.is_set():
                 step.status = "STOPPED" if step.status == "PENDING" else step.status
                 continue
-            backend: Any = cloudwatch_backends[self._host.account_id][self._region]
+            backend: Any = cloudwatch_backends[self._settings.account_id][self._region]
             names = (job.name, step.endpoint_name, step.test.variant_name)
             publish = partial(publish_window, backend, *names, nvml.gpu_count(step.test.instance_type))
             runner.run(step, deadline - time.monotonic(), publish)
@@ -258,7 +253,7 @@ class RecommendationJobs:
             job.set(*_outcome(job.steps, runner.stopped.is_set()))
 
     def _tell(self, job: RecommendationJob, message: str) -> None:
-        logs, stream = logs_backends[self._host.account_id][self._region], f"{job.name}/execution"
+        logs, stream = logs_backends[self._settings.account_id][self._region], f"{job.name}/execution"
         with self._lock:
             if LOG_GROUP not in logs.groups:
                 logs.create_log_group(LOG_GROUP, {})

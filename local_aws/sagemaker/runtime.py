@@ -11,15 +11,13 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from moto.sagemaker.exceptions import ValidationError
 
-from aws_api.service_model import input_shape
 from local_aws import service_model
 from local_aws.owner_only import SIGNATURE, WsgiApplication
-from local_aws.permissions.api_request import INVOCATION
+from local_aws.permissions.api_request import INVOCATION, read_call
 from local_aws.process.model_server import ModelAnswer, ModelServer
 from local_aws.sagemaker.endpoint import LocalEndpoint
 from local_aws.sagemaker.endpoint_metrics import InvocationMetrics
@@ -71,10 +69,9 @@ class InvocationMiddleware:
 
     def _invoke(self, name: str, environ: Mapping[str, Any]) -> RuntimeAnswer:
         started = time.perf_counter()
-        # The body may be anything.
-        given = {member: environ[key] for key, member in _header_members().items() if key in environ}
+        request = read_call(environ, "sagemaker").parameters
         try:
-            service_model.check("sagemaker-runtime", "InvokeEndpoint", {"EndpointName": name, "Body": b"", **given})
+            service_model.check("sagemaker-runtime", "InvokeEndpoint", {**request, "Body": b""})  # it may be anything
         except ValidationError as error:
             return _error("ValidationError", str(error.message))
         body = environ["wsgi.input"].read()
@@ -82,7 +79,7 @@ class InvocationMiddleware:
         if endpoint is None:
             return _error("ValidationError", f"Endpoint {name} of account {self._account_id} not found.")
         for _ in range(3):  # a server that has ended refuses connections until its fleet drops it
-            with endpoint.lease(environ.get("HTTP_X_AMZN_SAGEMAKER_TARGET_VARIANT")) as picked:
+            with endpoint.lease(request.get("TargetVariant")) as picked:
                 if picked is None:
                     return self._no_variant(endpoint, environ)
                 variant, server = picked
@@ -116,17 +113,6 @@ class InvocationMiddleware:
         reason = f": {endpoint.failure_reason}" if endpoint.failure_reason else "; wait until it is InService."
         status = f"is {endpoint.endpoint_status}{reason}"
         return _error("ValidationError", f"Endpoint {name} of account {self._account_id} {status}")
-
-
-@cache
-def _header_members() -> dict[str, str]:
-    members = input_shape("sagemaker-runtime", "InvokeEndpoint").members  # type: ignore[attr-defined]
-    headers = {
-        shape.serialization["name"].upper().replace("-", "_"): name
-        for name, shape in members.items()
-        if shape.serialization.get("location") == "header"
-    }
-    return {key if key == "CONTENT_TYPE" else f"HTTP_{key}": name for key, name in headers.items()}
 
 
 def _forwarded(environ: Mapping[str, Any]) -> dict[str, str]:

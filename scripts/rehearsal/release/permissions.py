@@ -16,6 +16,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from local_aws.permissions.policy import Permission, PolicyDecision, decide, parsed
+from local_aws.process.local_account import client_arguments, session_variables
 from scripts.rehearsal.release.pipeline_template import Pipeline
 from workloads import ProjectError
 
@@ -35,34 +36,23 @@ class Roles:
         self.environment = account
 
     def as_owner(self, service: str) -> Any:
-        keys = self.environment["AWS_ACCESS_KEY_ID"], self.environment["AWS_SECRET_ACCESS_KEY"], None
-        return self._client(service, *keys)
+        return _client(service, self.environment)
 
     def client(self, service: str, role_arn: str, by: str | None = None) -> Any:
         """Returns a client with a new session of the role, assumed by the role `by`, or by an AWS service if None.
 
         Sessions expire after an hour, and a rehearsal on a busy machine takes longer.
         """
-        return self._client(service, *self._assume(role_arn, by))
-
-    def _assume(self, role_arn: str, by: str | None) -> tuple[str, str, str]:
         sts = self.as_owner("sts") if by is None else self.client("sts", by)
         session = {"RoleArn": role_arn, "RoleSessionName": "rehearsal"}
         answer = allowed(lambda: sts.assume_role(**session), f"{by or 'the service'} assumes {role_arn}")
-        keys = answer["Credentials"]
-        return keys["AccessKeyId"], keys["SecretAccessKey"], keys["SessionToken"]
+        return _client(service, {**self.environment, **session_variables(answer["Credentials"])})
 
-    def _client(self, service: str, key: str, secret: str, token: str | None) -> Any:
-        make: Any = boto3.session.Session().client
-        return make(
-            service,
-            endpoint_url=self.environment["AWS_ENDPOINT_URL"],
-            region_name=self.environment["AWS_REGION"],
-            aws_access_key_id=key,
-            aws_secret_access_key=secret,
-            aws_session_token=token,
-            config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 2}),
-        )
+
+def _client(service: str, account: Mapping[str, str]) -> Any:
+    make: Any = boto3.session.Session().client
+    config = Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 2})
+    return make(service, config=config, **client_arguments(account))
 
 
 def allowed(call: Callable[[], Any], what: str) -> Any:

@@ -1,11 +1,11 @@
 """Reads a synthesised pipeline template: stages, actions and CodeBuild projects. Pure.
 
-`Deployed` resolves references to the stack that CloudFormation made. An action type, function or build specification
-key that the rehearsal does not support is an error.
+References to the stack that CloudFormation made are resolved. An action type, function or build specification key that
+the rehearsal does not support is an error.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,14 +24,6 @@ BUILD_SPEC_KEYS = {
     "cache": {"paths"},
     "artifacts": {"base-directory", "files", "secondary-artifacts"},
 }
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Deployed:
-    """A deployed stack: physical ids and pseudo parameters by name, and a function for `Fn::GetAtt`."""
-
-    references: Mapping[str, str]
-    attribute: Callable[[str, str], str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,13 +77,16 @@ class Pipeline:
         return action
 
 
-def read_pipeline(template: Mapping[str, Any], deployed: Deployed) -> Pipeline:
-    """Raises `UsageError` for what the rehearsal does not support."""
+def read_pipeline(template: Mapping[str, Any], deployed: Mapping[str, str]) -> Pipeline:
+    """Reads the pipeline. `deployed` has the values of references, by NAME for `Ref` and NAME.ATTRIBUTE for attributes.
+
+    Raises `UsageError` for what the rehearsal does not support.
+    """
     resources = template["Resources"]
     (pipeline,) = (each for each in resources.values() if each["Type"] == PIPELINE)
     properties = _resolved(pipeline["Properties"], deployed)
     projects = [
-        _project(deployed.references[name], _resolved(each["Properties"], deployed))
+        _project(deployed[name], _resolved(each["Properties"], deployed))
         for name, each in resources.items()
         if each["Type"] == PROJECT
     ]
@@ -104,14 +99,12 @@ def read_pipeline(template: Mapping[str, Any], deployed: Deployed) -> Pipeline:
     )
 
 
-def _resolved(node: Any, deployed: Deployed) -> Any:
+def _resolved(node: Any, deployed: Mapping[str, str]) -> Any:
     match node:
         case {"Ref": str(name)} if len(node) == 1:
-            if name not in deployed.references:
-                raise UsageError(f"The template refers to {name}, which the deployed stack does not have.")
-            return deployed.references[name]
+            return _value(name, deployed)
         case {"Fn::GetAtt": [str(name), str(attribute)]}:
-            return deployed.attribute(name, attribute)
+            return _value(f"{name}.{attribute}", deployed)
         case {"Fn::Join": [str(separator), list(parts)]}:
             return separator.join(str(_resolved(part, deployed)) for part in parts)
         case Mapping() if len(node) == 1 and next(iter(node)).startswith("Fn::"):
@@ -121,6 +114,14 @@ def _resolved(node: Any, deployed: Deployed) -> Any:
         case list():
             return [_resolved(item, deployed) for item in node]
     return node
+
+
+def _value(reference: str, deployed: Mapping[str, str]) -> str:
+    if reference not in deployed:
+        raise UsageError(
+            f"The template refers to {reference}, which the rehearsal does not know of the deployed stack."
+        )
+    return deployed[reference]
 
 
 def _actions(stages: Sequence[Mapping[str, Any]]) -> Iterator[Action]:

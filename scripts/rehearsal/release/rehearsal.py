@@ -17,11 +17,21 @@ from local_aws.process.local_account import LocalAccount
 from scripts.rehearsal.release.execution import ExecutionState, Outcome, Runner, Storage, concurrent_groups
 from scripts.rehearsal.release.machine import Machine
 from scripts.rehearsal.release.permissions import CallLog, Denied, Roles
-from scripts.rehearsal.release.pipeline_template import Action, Deployed, Pipeline, read_pipeline
+from scripts.rehearsal.release.pipeline_template import Action, Pipeline, read_pipeline
 from scripts.rehearsal.release.sources import Repository
-from workloads import ROOT, ProjectError, Unavailable, UsageError, load_workload
+from workloads import ROOT, ProjectError, Unavailable, load_workload
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
+ATTRIBUTES = {
+    "AWS::IAM::Role": {"Arn": f"arn:aws:iam::{ACCOUNT}:role/"},
+    "AWS::S3::Bucket": {"Arn": "arn:aws:s3:::"},
+    "AWS::KMS::Key": {"Arn": f"arn:aws:kms:{REGION}:{ACCOUNT}:key/"},
+    "AWS::ECR::Repository": {
+        "Arn": f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository/",
+        "RepositoryUri": f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/",
+    },
+}
+"""The beginnings of attributes by type; the physical id follows."""
 PROGRAM = "scripts.rehearsal.account"
 LOG = "rehearsal.log"
 SELF_MUTATION = "UpdatePipeline"
@@ -99,11 +109,11 @@ class Rehearsal:
 
     def runner(self, workload: str) -> Runner:
         """Reads the workload's pipeline that is deployed now."""
-        stack = release_stack(workload)
-        cloudformation, iam = self.roles.as_owner("cloudformation"), self.roles.as_owner("iam")
+        stack = load_workload(workload).workload.release_stack_name
+        cloudformation = self.roles.as_owner("cloudformation")
         body = cloudformation.get_template(StackName=stack)["TemplateBody"]
         template = json.loads(body) if isinstance(body, str) else body
-        pipeline = read_pipeline(template, _deployed_stack(stack, cloudformation, iam))
+        pipeline = read_pipeline(template, _deployed_stack(stack, cloudformation))
         if workload not in self._storages:
             self._storages[workload] = Storage(self.roles, pipeline.bucket)
         return Runner(
@@ -204,33 +214,16 @@ def failed_outcome(outcomes: Iterable[Outcome]) -> Outcome | None:
     return next((outcome for outcome in outcomes if outcome.failure is not None), None)
 
 
-def release_stack(workload: str) -> str:
-    return load_workload(workload).workload.release_stack_name
-
-
-def _deployed_stack(stack: str, cloudformation: Any, iam: Any) -> Deployed:
-    resources = cloudformation.describe_stack_resources(StackName=stack)["StackResources"]
-    ids = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in resources}
-    kinds = {each["LogicalResourceId"]: each["ResourceType"] for each in resources}
-    pseudo = {"AWS::Region": REGION, "AWS::AccountId": ACCOUNT, "AWS::Partition": "aws"}
-    pseudo |= {"AWS::URLSuffix": "amazonaws.com", "AWS::StackName": stack}
-
-    def attribute(logical_id: str, name: str) -> str:
-        kind, physical = kinds.get(logical_id), ids.get(logical_id, "")
-        match kind, name:
-            case "AWS::IAM::Role", "Arn":
-                return str(iam.get_role(RoleName=physical)["Role"]["Arn"])
-            case "AWS::S3::Bucket", "Arn":
-                return f"arn:aws:s3:::{physical}"
-            case "AWS::KMS::Key", "Arn":
-                return f"arn:aws:kms:{REGION}:{ACCOUNT}:key/{physical}"
-            case "AWS::ECR::Repository", "RepositoryUri":
-                return f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/{physical}"
-            case "AWS::ECR::Repository", "Arn":
-                return f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository/{physical}"
-        raise UsageError(f"The rehearsal does not support {logical_id}.{name} of {kind}.")
-
-    return Deployed(references={**pseudo, **ids}, attribute=attribute)
+def _deployed_stack(stack: str, cloudformation: Any) -> dict[str, str]:
+    """Returns the values of a stack's references, as `read_pipeline` takes them."""
+    values = {"AWS::Region": REGION, "AWS::AccountId": ACCOUNT, "AWS::Partition": "aws"}
+    values |= {"AWS::URLSuffix": "amazonaws.com", "AWS::StackName": stack}
+    for each in cloudformation.describe_stack_resources(StackName=stack)["StackResources"]:
+        name, physical = each["LogicalResourceId"], each["PhysicalResourceId"]
+        values[name] = physical
+        for attribute, text in ATTRIBUTES.get(each["ResourceType"], {}).items():
+            values[f"{name}.{attribute}"] = text + physical
+    return values
 
 
 def _until_change(pipeline: Pipeline) -> list[Action]:

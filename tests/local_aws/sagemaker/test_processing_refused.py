@@ -9,11 +9,19 @@ from botocore.exceptions import ClientError
 from moto.sagemaker.exceptions import ResourceInUseException, ValidationError
 
 from local_aws.sagemaker import processing_jobs
-from local_aws.sagemaker.processing_jobs import ContainerRunner, ProcessingJobs
+from local_aws.sagemaker.processing_jobs import ProcessingJobs
+from local_aws.settings import AccountSettings, ContainerRunner
 from tests.local_aws.conftest import wait_until
 from tests.scripts.rehearsal.test_processing_jobs import request
 
 ROLE = "arn:aws:iam::123456789012:role/jobs"
+
+
+def processing(folder: Path, *command: str) -> ProcessingJobs:
+    """Returns the jobs of an account that runs a container by the command."""
+    runner = ContainerRunner(command=command)
+    settings = AccountSettings(state=folder, region="us-east-1", toolchain=folder, processing=runner)
+    return ProcessingJobs(settings, "us-east-1", {})
 
 
 @pytest.mark.integration
@@ -27,7 +35,7 @@ def test_a_processing_job_is_refused_in_one_sentence(sagemaker: Any) -> None:
 
 
 def test_a_job_on_several_instances_is_refused_before_it_starts(tmp_path: Path) -> None:
-    jobs = ProcessingJobs("123456789012", "us-east-1", tmp_path, ContainerRunner(command=["false"]), {})
+    jobs = processing(tmp_path, "false")
     several = request("two", ROLE)
     several["ProcessingResources"]["ClusterConfig"]["InstanceCount"] = 2
     with pytest.raises(ValidationError, match="runs a job on one instance, and two asks for 2"):
@@ -39,8 +47,7 @@ def test_a_runner_that_dies_fails_its_job_and_its_name_stays_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processing_jobs, "role_session", lambda *_: {})
-    runner = ContainerRunner(command=[sys.executable, "-c", "import sys; sys.exit('Traceback: no room')"])
-    jobs = ProcessingJobs("123456789012", "us-east-1", tmp_path, runner, {})
+    jobs = processing(tmp_path, sys.executable, "-c", "import sys; sys.exit('Traceback: no room')")
     job = jobs.create(request("dies", ROLE))
     with pytest.raises(ResourceInUseException):
         jobs.create(request("dies", ROLE))

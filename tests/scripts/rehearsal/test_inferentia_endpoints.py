@@ -1,5 +1,6 @@
 """Which local account serves Inferentia, and which images exist. test_inferentia_chain.py has endpoints and jobs."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from botocore.exceptions import ClientError
 
 from local_aws.process.local_account import LocalAccount
 from local_aws.sagemaker.model_host import ModelHost
+from local_aws.settings import AccountSettings
 from scripts.rehearsal.account import neuron_stand_in
 from tests.scripts.rehearsal.conftest import client
 
@@ -25,9 +27,9 @@ def test_an_image_that_was_never_pushed_is_rejected(rehearsing: LocalAccount) ->
 
 
 def test_only_the_rehearsals_account_serves_inferentia(tmp_path: Path) -> None:
-    plain = ModelHost(account_id="123456789012", state=tmp_path, toolchain=tmp_path)
-    stand_in = neuron_stand_in(tmp_path / "packages")
-    rehearsing = ModelHost(account_id="123456789012", state=tmp_path, toolchain=tmp_path, neuron=stand_in)
+    settings = AccountSettings(state=tmp_path, region="us-east-1", toolchain=tmp_path)
+    plain = ModelHost(settings)
+    rehearsing = ModelHost(replace(settings, neuron=neuron_stand_in(tmp_path / "packages")))
     refusal = plain.refusal("ml.inf1.xlarge") or ""
     assert refusal.startswith("ml.inf1.xlarge has an AWS Inferentia chip and this local account serves on the CPU")
     assert rehearsing.refusal("ml.inf1.xlarge") is None

@@ -4,9 +4,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from scripts.rehearsal.release.pipeline_template import Deployed, Pipeline, read_pipeline
+from scripts.rehearsal.release.pipeline_template import Pipeline, read_pipeline
 
 ACCOUNT = "123456789012"
+ROLES = ("Source", "Action", "Build", "Pipeline")
 
 
 def source(output: str, **configuration: Any) -> dict[str, Any]:
@@ -60,9 +61,9 @@ def template(stages: dict[str, list[dict[str, Any]]], projects: dict[str, dict[s
     return {"Resources": {"Pipeline": {"Type": "AWS::CodePipeline::Pipeline", "Properties": pipeline}, **projects}}
 
 
-def deployed(*projects: str) -> Deployed:
-    references = {name: name for name in ("Pipeline", *projects)} | {"Artifacts": "artifacts"}
-    return Deployed(references=references, attribute=lambda name, _: f"arn:aws:iam::{ACCOUNT}:role/{name}")
+def deployed(*projects: str) -> dict[str, str]:
+    roles = {f"{name}Role.Arn": f"arn:aws:iam::{ACCOUNT}:role/{name}Role" for name in ROLES}
+    return {name: name for name in ("Pipeline", *projects)} | {"Artifacts": "artifacts", **roles}
 
 
 def pipeline(stages: dict[str, list[dict[str, Any]]], **projects: dict[str, Any]) -> Pipeline:

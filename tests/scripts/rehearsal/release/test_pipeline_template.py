@@ -9,7 +9,6 @@ import pytest
 
 from scripts.rehearsal.release.permissions import CallLog, Denied, check_connection
 from scripts.rehearsal.release.pipeline_template import (
-    Deployed,
     Pipeline,
     action_variables,
     read_build_spec,
@@ -63,7 +62,8 @@ def test_the_projects_own_pipeline_is_supported() -> None:
     text: dict[str, Any] = json.loads(Path(SNAPSHOT).read_text("utf-8"))
     names = {name: name for name in [*text["Resources"], "AWS::Partition", "AWS::Region", "AWS::AccountId"]}
     names["AWS::URLSuffix"] = "amazonaws.com"
-    read = read_pipeline(text, Deployed(references=names, attribute=lambda name, attribute: f"arn:{name}:{attribute}"))
+    attributes = {f"{name}.{each}": each for name in names for each in ("Arn", "RepositoryUri")}
+    read = read_pipeline(text, names | attributes)
     assert read.stages[:3] == ("Source", "Build", "UpdatePipeline")
     builds = [action for action in read.actions if action.provider == "CodeBuild"]
     assert {action.configuration["ProjectName"] for action in builds} == set(read.projects)
