@@ -53,7 +53,7 @@ class EcsServiceStack(Stack):
                 safety_factor=workload.sizing.safety_factor,
             )
         if props.options.recommendation == "ignore":
-            MeasuringProject(self, "Measuring", network=network, stack_name=self.stack_name)
+            MeasuringProject(self, "Measuring", network=network)
         watch = EcsServiceWatch(
             self,
             "Watch",
