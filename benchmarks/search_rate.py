@@ -25,7 +25,7 @@ from benchmarks.goals import Goal
 from benchmarks.harness import ROOT
 from benchmarks.neuron_server import PAYLOADS, add_device, running_ours
 from benchmarks.plain_triton import processor_s
-from containers.encoder.goldens import PARITY
+from containers.encoder.goldens import PARITY, ParityLimits
 from inference_recommender.load_generator.load_plan import Arrivals, LoadPlan, Share
 from inference_recommender.load_generator.process import GeneratorProcess, Outcome
 from inference_recommender.load_generator.summary import merge
@@ -84,7 +84,7 @@ def make_model(folder: Path) -> None:
         "settings.json": settings(model, target, built.checkpoint).to_json(),
         "server.json": package.server_settings(WORKLOAD, built.variant.serving, target).to_json(),
         "tokenizer.json": built.checkpoint.tokenizer.read_text("utf-8"),
-        PARITY: package.limits(target).to_json(),
+        PARITY: ParityLimits(**target.parity.model_dump()).to_json(),
     }
     for name, text in files.items():
         (folder / name).write_text(text, "utf-8")

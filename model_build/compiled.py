@@ -42,7 +42,7 @@ TOOLS: Mapping[BackendName, tuple[str, ...]] = {
 
 def compile_key(inputs: CompileInputs) -> str:
     """Returns a hash of everything that the compiled graphs depend on."""
-    tools = {tool: _version(tool) for tool in TOOLS[inputs.backend]}
+    tools = {tool: tool_version(tool) for tool in TOOLS[inputs.backend]}
     parts = [code_sha256(), tools, *inputs.facts()]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -57,7 +57,8 @@ def code_sha256(root: Path = ROOT) -> str:
     return digest.hexdigest()
 
 
-def _version(distribution: str) -> str | None:
+def tool_version(distribution: str) -> str | None:
+    """Returns None for a distribution that is not installed."""
     try:
         return version(distribution)
     except PackageNotFoundError:

@@ -56,7 +56,6 @@ CHILDREN = {
     "containers/triton/server_times.py",
     "local_aws/process/guard.py",
     "local_aws/process/triton.py",
-    "model_build/encoder/export.py",
     "scripts/rehearsal/stand_ins/container_entry.py",
     "scripts/rehearsal/stand_ins/processing_job.py",
     "scripts/rehearsal/stand_ins/vpc_build.py",

@@ -114,8 +114,9 @@ def _trace(place: Place, setup: Setup) -> None:
 def _build_plans(place: Place, made: Path) -> None:
     """Builds the encoder and the decoder as `model_build` does. Raises `Unavailable` if the builder fails."""
     from model_build.compile_inputs import CompileInputs
+    from model_build.tensorrt.engines import compile_graphs
     from model_build.tensorrt.trtexec import Toolchain
-    from model_build.text2text.compile import build_engines
+    from model_build.text2text.compile import typed_graphs
     from workloads import Serving, TensorRtTarget
 
     setup = Setup.read(place.checkpoint)
@@ -130,7 +131,8 @@ def _build_plans(place: Place, made: Path) -> None:
         calibration=tuple({"text": call.text} for call in setup.calls.values()),
         timing_caches=place.folder / "timing_caches",
     )
-    build_engines(inputs, Toolchain.here(), made, made, print)
+    toolchain = Toolchain.here()
+    compile_graphs(inputs, toolchain, typed_graphs(inputs, made / "typed", made, print), made, print)
 
 
 def _torch(place: Place) -> Answer:

@@ -3,7 +3,6 @@
 A runtime is imported only once it is chosen: a container has the runtime of its own model and no other.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 from .engine import Engine, FixedBatch, MixedLengths
@@ -34,35 +33,24 @@ def load(folder: Path, settings: Settings, device: int = 0) -> Engine:
 
             on_gpu = cuda_engine.CudaEngine if execution == "cuda-graphs" else torchscript_engine.TorchScriptEngine
             return on_gpu(file, settings, f"cuda:{device}")
-    for name, adapter in _ADAPTERS.items():
-        if (folder / name).exists():
-            engine = adapter(folder / name, settings)
-            if settings.batch_size:
-                return FixedBatch(engine, settings.batch_size)
-            return MixedLengths(engine, settings.launch_tokens)
-    raise FileNotFoundError(f"{folder} holds no model: none of {', '.join(_ADAPTERS)} is there.")
+    engine = _load_any_size(folder, settings)
+    if settings.batch_size:
+        return FixedBatch(engine, settings.batch_size)
+    return MixedLengths(engine, settings.launch_tokens)
 
 
-def _onnx(file: Path, settings: Settings) -> Engine:
-    from .onnx_engine import OnnxEngine
+def _load_any_size(folder: Path, settings: Settings) -> Engine:
+    """Loads a model on CPU, which takes batches of any size."""
+    if (file := folder / "model.onnx").exists():
+        from .onnx_engine import OnnxEngine
 
-    return OnnxEngine(file, settings.threads)
+        return OnnxEngine(file, settings.threads)
+    if (file := folder / "model.pt").exists():
+        from .torchscript_engine import TorchScriptEngine
 
+        return TorchScriptEngine(file, settings)
+    if (file := folder / "model.xml").exists():
+        from .openvino_engine import OpenVinoEngine
 
-def _openvino(file: Path, settings: Settings) -> Engine:
-    from .openvino_engine import OpenVinoEngine
-
-    return OpenVinoEngine(file, settings)
-
-
-def _torchscript(file: Path, settings: Settings) -> Engine:
-    from .torchscript_engine import TorchScriptEngine
-
-    return TorchScriptEngine(file, settings)
-
-
-_ADAPTERS: dict[str, Callable[[Path, Settings], Engine]] = {
-    "model.onnx": _onnx,
-    "model.pt": _torchscript,
-    "model.xml": _openvino,
-}
+        return OpenVinoEngine(file, settings)
+    raise FileNotFoundError(f"{folder} holds no model: none of model.onnx, model.pt, model.xml is there.")

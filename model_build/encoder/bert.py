@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from containers.encoder.settings import GRAPH_OUTPUTS
 from model_build.checkpoint import Checkpoint, loading
 from model_build.checkpoint.families import FAMILIES, Family
-from model_build.encoder.heads import Linear, Weights, answer, answering, head_layers, parameter
+from model_build.encoder.heads import Linear, Weights, answer, head_layers, parameter
 from workloads import EncoderModel
 
 MASKED = -1e4
@@ -152,7 +152,7 @@ class Bert(nn.Module):
         layers = range(config["num_hidden_layers"])
         self.layers = nn.ModuleList(Layer(weights, index, config, apart=apart) for index in layers)
         self.heads = nn.ModuleList(head_layers(weights, model, apart=apart))
-        self.answering = answering(model, family.like_bert.pooler)
+        self.model, self.pooler = model, family.like_bert.pooler
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         given: dict[str, Tensor] = dict(zip(self.inputs, tensors, strict=True))
@@ -161,7 +161,7 @@ class Bert(nn.Module):
         mask = (1.0 - real.to(hidden.dtype))[:, None, None, :] * MASKED
         for layer in self.layers:
             hidden = layer(hidden, mask)
-        return answer(self.answering, self.heads, hidden, real)
+        return answer(self.model, self.pooler, self.heads, hidden, real)
 
 
 def real_tokens(given: Mapping[str, Tensor], places: Tensor) -> Tensor:

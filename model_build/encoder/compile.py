@@ -17,6 +17,7 @@ from model_build.layers import names, products
 from model_build.onnx_session import Tensors
 from model_build.progress import Progress
 from model_build.tensorrt import engines
+from model_build.tensorrt.trtexec import Toolchain
 from workloads import CudaTarget, OnnxRuntimeTarget, OpenVinoTarget, TensorRtTarget, TorchScriptTarget
 
 
@@ -48,11 +49,10 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
             progress(f"Compiling for OpenVINO, {target.precision}")
             openvino_graph.compile_graph(portable, graphs, target, list(_calibration(inputs)))
             return {"onnx_opset": str(export.OPSET)}
-        case TensorRtTarget():
-            toolchain = engines.toolchain(inputs)
-            return engines.compile_graphs(
-                inputs, toolchain, typed_graphs(inputs, scratch / "typed", scratch, progress), graphs, progress
-            )
+        case TensorRtTarget() as target:
+            toolchain = Toolchain.find(inputs.workload, inputs.target_name, target)
+            typed = typed_graphs(inputs, scratch / "typed", scratch, progress)
+            return engines.compile_graphs(inputs, toolchain, typed, graphs, progress)
         case target:
             raise AssertionError(target.runtime)  # Neuron has a backend of its own
 

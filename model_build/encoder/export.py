@@ -6,13 +6,11 @@
 
 Weights above 1 GB lie beside the graph in model.onnx.data: protobuf stops at 2 GB, and a graph without its weights
 costs no memory to pass through. torch does not let go of what it exported or traced, so models of that size get a
-process of their own:
-
-    python -m model_build.encoder.export FORMAT FOLDER CHECKPOINT ENCODER < model.json
+process of their own.
 """
 
-import subprocess
-import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,13 +18,12 @@ import numpy as np
 import onnx
 import torch
 from onnx import numpy_helper
-from pydantic import TypeAdapter
 from torch import Tensor
 
-from model_build.checkpoint import Checkpoint, read
+from model_build.checkpoint import Checkpoint
 from model_build.encoder import bert, wrapper
 from model_build.encoder.graphs import INLINE_LIMIT
-from workloads import EncoderModel, Model, TextToText
+from workloads import EncoderModel
 
 Network = bert.Bert | wrapper.Wrapped
 Format = Literal["onnx", "program", "torchscript", "torchscript-mixed"]
@@ -54,12 +51,13 @@ def example(model: Network, rows: int, length: int) -> tuple[Tensor, ...]:
 def write(form: Format, checkpoint: Checkpoint, model: EncoderModel, folder: Path) -> Path:
     """Writes the file of a format into `folder`; mixed precision is fp16."""
     if sum(file.stat().st_size for file in checkpoint.weights) <= INLINE_LIMIT:
-        return WRITERS[form](load(checkpoint, model), folder)
-    command = [sys.executable, "-m", __name__, form, str(folder), str(checkpoint.folder), str(checkpoint.encoder)]
-    done = subprocess.run(command, input=model.model_dump_json(), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"the export ended with exit status {done.returncode}:\n{done.stderr}")
-    return folder / {"onnx": GRAPH, "program": PROGRAM}.get(form, TRACED)
+        return _write(form, checkpoint, model, folder)
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        return process.submit(_write, form, checkpoint, model, folder).result()
+
+
+def _write(form: Format, checkpoint: Checkpoint, model: EncoderModel, folder: Path) -> Path:
+    return WRITERS[form](load(checkpoint, model), folder)
 
 
 def _shapes(model: Network) -> tuple[Any, ...]:
@@ -153,13 +151,3 @@ def _rename_namesakes(graph: onnx.GraphProto, output: str) -> None:
 
 
 WRITERS = {"onnx": export_onnx, "program": export_program, "torchscript": trace, "torchscript-mixed": trace_mixed}
-
-
-def _main(form: str, folder: Path, checkpoint: Path, encoder: Path) -> None:
-    model = TypeAdapter[Model](Model).validate_json(sys.stdin.read())
-    assert not isinstance(model, TextToText)
-    WRITERS[form](load(read(checkpoint, encoder, model), model), folder)
-
-
-if __name__ == "__main__":
-    _main(sys.argv[1], *map(Path, sys.argv[2:]))

@@ -12,7 +12,6 @@ Builds for Inf1 run this under the torch 1.13.1 of its image.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,31 +23,6 @@ FAR_BELOW = -1e4
 """Added to the vectors of padding, so that none of their numbers is the largest; fp16 can hold it."""
 SHORTEST = 1e-9
 """The least length by which a vector is divided: one of zeros stays one."""
-
-
-class Embedding(NamedTuple):
-    """How the vectors of a text's tokens become one, in workload.toml's words."""
-
-    pooling: str
-    normalize: bool
-    dimensions: int
-
-
-class Answering(NamedTuple):
-    """The task of a network, and how its head is made."""
-
-    task: str
-    pooler: str = ""
-    """The activation within a head on the first token: tanh, relu or gelu."""
-    embedding: Embedding | None = None
-    """None of another task than feature-extraction."""
-
-
-def answering(model: EncoderModel, pooler: str = "") -> Answering:
-    """Returns the head of a workload's model."""
-    if not isinstance(model, FeatureExtraction):
-        return Answering(model.task, pooler)
-    return Answering(model.task, pooler, Embedding(model.pooling, model.normalize, model.dimensions))
 
 
 class Linear(nn.Module):
@@ -80,28 +54,31 @@ def head_layers(weights: Weights, model: EncoderModel, *, apart: bool) -> Iterat
         yield from (Linear(weights, name) for name in names)
 
 
-def answer(how: Answering, heads: nn.ModuleList, hidden: Tensor, real: Tensor) -> tuple[Tensor, ...]:
-    """Returns the outputs of the task. `hidden` is [rows, length, width]; `real`, [rows, length], is 0 for padding."""
-    if how.task == "question-answering":
+def answer(model: EncoderModel, pooler: str, heads: nn.ModuleList, hidden: Tensor, real: Tensor) -> tuple[Tensor, ...]:
+    """Returns the outputs of the task. `hidden` is [rows, length, width]; `real`, [rows, length], is 0 for padding.
+
+    `pooler` is the activation within a head on the first token: tanh, relu or gelu.
+    """
+    if model.task == "question-answering":
         both = [head(hidden) for head in heads]
         start, end = both if len(both) == 2 else torch.split(both[0], 1, 2)
         return start.squeeze(2), end.squeeze(2)
-    if how.task == "token-classification":
+    if model.task == "token-classification":
         return (heads[0](hidden),)
-    if how.embedding is not None:
-        return (embed(how.embedding, hidden, real),)
+    if isinstance(model, FeatureExtraction):
+        return (embed(model, hidden, real),)
     first, *others = heads
-    pooled = _activate(first(hidden[:, 0]), how.pooler)
+    pooled = _activate(first(hidden[:, 0]), pooler)
     logits, *scores = (head(pooled) for head in others)
     return (logits, *(torch.sigmoid(score).squeeze(1) for score in scores))
 
 
-def embed(how: Embedding, hidden: Tensor, real: Tensor) -> Tensor:
+def embed(model: FeatureExtraction, hidden: Tensor, real: Tensor) -> Tensor:
     """Returns a vector for each row, [rows, dimensions], of those of its tokens: pooled, cut, then normalised."""
-    vector = _pooled(how.pooling, hidden, real.to(hidden.dtype)[:, :, None])
-    if how.dimensions:
-        vector = vector[:, : how.dimensions]
-    if how.normalize:
+    vector = _pooled(model.pooling, hidden, real.to(hidden.dtype)[:, :, None])
+    if model.dimensions:
+        vector = vector[:, : model.dimensions]
+    if model.normalize:
         vector = vector / torch.sqrt((vector * vector).sum(1, keepdim=True)).clamp(min=SHORTEST)
     return vector
 

@@ -10,17 +10,16 @@ from pathlib import Path
 
 import onnx
 import onnx.helper
-from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.transformers.fusion_gelu import FusionGelu
 from onnxruntime.transformers.onnx_model import OnnxModel
 
 from model_build import layers
 from model_build.encoder import norms
 from model_build.encoder.graphs import INLINE_LIMIT
-from model_build.onnx_session import save_as_run
+from model_build.onnx_session import quantise_by_output, save_as_run
 from workloads import OnnxRuntimeTarget
 
-PRODUCT, MICROSOFT = "MatMul", "com.microsoft"
+MICROSOFT = "com.microsoft"
 
 
 def optimise(portable: Path, compiled: Path, target: OnnxRuntimeTarget) -> None:
@@ -28,7 +27,7 @@ def optimise(portable: Path, compiled: Path, target: OnnxRuntimeTarget) -> None:
     fp32, prepared = portable.with_name("fp32.onnx"), portable.with_name("prepared.onnx")
     _prepare(portable, fp32)
     if target.precision == "int8":
-        _quantise(fp32, prepared, _in_fp32(portable, target))
+        quantise_by_output(fp32, prepared, _in_fp32(portable, target))
     save_as_run(fp32 if target.precision == "fp32" else prepared, compiled, INLINE_LIMIT)
 
 
@@ -47,21 +46,4 @@ def _prepare(source: Path, prepared: Path) -> None:
     wrapped.prune_graph()
     if MICROSOFT not in {opset.domain for opset in model.opset_import}:
         model.opset_import.append(onnx.helper.make_opsetid(MICROSOFT, 1))
-    norms.spell_out(model)
-    onnx.save(model, prepared)
-
-
-def _quantise(source: Path, quantised: Path, in_fp32: list[str]) -> None:
-    large = source.with_name("model.onnx.data").exists()
-    quantize_dynamic(
-        source,
-        quantised,
-        nodes_to_exclude=in_fp32,
-        op_types_to_quantize=[PRODUCT],
-        per_channel=True,
-        weight_type=QuantType.QInt8,
-        extra_options={"MatMulConstBOnly": True},  # products of two activations (attention) stay in fp32
-        use_external_data_format=large,
-    )
-    if large:  # a quarter of the size: the weights fit into the graph's own file again
-        onnx.save(onnx.load(quantised), quantised)
+    onnx.save(norms.spell_out(model), prepared)

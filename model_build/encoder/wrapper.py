@@ -16,8 +16,8 @@ from containers.encoder.settings import GRAPH_OUTPUTS
 from model_build.checkpoint import Checkpoint, loading
 from model_build.checkpoint.weights import check_loaded
 from model_build.encoder.bert import real_tokens
-from model_build.encoder.heads import answering, embed, parameter
-from workloads import EncoderModel
+from model_build.encoder.heads import embed, parameter
+from workloads import EncoderModel, FeatureExtraction
 
 AUTO: dict[str, str] = {
     "text-classification": "AutoModelForSequenceClassification",
@@ -69,7 +69,7 @@ class Wrapped(nn.Module):
         self.places: Tensor
         self.register_buffer("places", torch.arange(positions))
         self.network = network
-        self.embedding = answering(model).embedding
+        self.model = model
         _products(network)
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -81,8 +81,8 @@ class Wrapped(nn.Module):
             attention_mask=real,
             **{name: tensor for name, tensor in taken.items() if name in self.taken},
         )
-        if self.embedding is not None:
-            return (embed(self.embedding, answer["last_hidden_state"], real),)
+        if isinstance(self.model, FeatureExtraction):
+            return (embed(self.model, answer["last_hidden_state"], real),)
         return tuple(answer[name] for name in self.outputs)
 
 

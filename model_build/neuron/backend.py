@@ -6,9 +6,7 @@ Compiling needs AWS's packages and no chip; running needs the chip, so nothing i
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import importlib.metadata
 import operator
 import shutil
 import sys
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from containers.encoder.settings import GRAPH_OUTPUTS
 from model_build.checkpoint.files import broken, loading
 from model_build.compile_inputs import CompileInputs
+from model_build.compiled import TOOLS, tool_version
 from model_build.neuron import arguments, goldens
 from model_build.neuron.arguments import Call
 from model_build.progress import Progress
@@ -29,10 +28,6 @@ if TYPE_CHECKING:
 
 CHIPS = {"neuron": "Inf1", "neuronx": "Inf2"}
 PACKAGES = {"neuron": "torch_neuron", "neuronx": "torch_neuronx"}
-DISTRIBUTIONS = {
-    "torch_neuron": ("torch", "torch-neuron", "neuron-cc"),
-    "torch_neuronx": ("torch", "torch-neuronx", "neuronx-cc"),
-}
 
 
 def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress: Progress) -> dict[str, str]:
@@ -92,8 +87,7 @@ def compile_network(
 
     for parameter in module.parameters():  # a ScriptModule has no requires_grad_ of its own
         parameter.requires_grad_(False)  # what stays on the CPU would record gradients in data parallelism's threads
-    package = PACKAGES[target.runtime]
-    importlib.import_module(package)
+    importlib.import_module(PACKAGES[target.runtime])
     for call in arguments.calls(target, model):
         progress(f"Compiling for Neuron: batch {target.batch_size}, {call.length} tokens")
         workdir = folder / arguments.WORKDIR / str(call.length)
@@ -105,11 +99,7 @@ def compile_network(
             _function(call.then)(traced)
         torch.jit.save(traced, str(folder / call.output))
     shutil.rmtree(folder / arguments.WORKDIR)
-    versions = {}
-    for name in DISTRIBUTIONS[package]:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[name] = importlib.metadata.version(name)
-    return versions
+    return {tool: version for tool in TOOLS["neuron"] if (version := tool_version(tool)) is not None}
 
 
 def load_torchscript(file: Path, model: EncoderModel, target: NeuronTarget) -> Any:

@@ -29,15 +29,10 @@ def contents(
         "server.json": server_settings(name, serving, target).to_json(),
         "tokenizer.json": checkpoint.tokenizer,
         GOLDENS: graphs / GOLDENS,
-        PARITY: limits(target).to_json(),
+        PARITY: ParityLimits(**target.parity.model_dump()).to_json(),
         **({"preprocess.pt": checkpoint.preprocess} if checkpoint.preprocess else {}),
         **{output: graphs / output for output in compiled},
     }
-
-
-def limits(target: NeuronTarget) -> ParityLimits:
-    """Returns the target's parity, to which each NeuronCore is held before it serves."""
-    return ParityLimits(**target.parity.model_dump())
 
 
 def server_settings(name: str, serving: Serving, target: NeuronTarget) -> ServerSettings:

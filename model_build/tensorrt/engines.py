@@ -25,11 +25,6 @@ Calibration = Callable[[CompileInputs, Graphs], Mapping[str, Iterable[Tensors]]]
 """Returns the inputs that each graph is calibrated with. It may run the graphs."""
 
 
-def toolchain(inputs: CompileInputs) -> Toolchain:
-    """Finds what this machine builds the target's engines with. Raises `Unavailable`."""
-    return Toolchain.find(inputs.workload, inputs.target_name, _target(inputs))
-
-
 def compile_graphs(
     inputs: CompileInputs, toolchain: Toolchain, typed: Graphs, graphs: Path, progress: Progress
 ) -> dict[str, str]:

@@ -7,7 +7,6 @@ and q is scaled by its weights; embeddings are scaled in their table.
 
 import copy
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,15 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from model_build.text2text.frame import (
-    Append,
     Decoder,
+    DecoderLayer,
+    EncoderLayer,
     GrowingDecoder,
+    Layer,
+    Projection,
     StaticDecoder,
-    attend,
-    attend_flat,
-    attend_to_sources,
     padding_bias,
-    split_heads,
 )
 
 
@@ -47,80 +45,31 @@ FAMILIES = {
 LEARNED_OFFSET = 2
 
 
-class Projection(nn.Module):
-    """Several projections of one input, side by side. Their results are times `scales`."""
-
-    def __init__(self, linears: Sequence[nn.Linear], scales: Sequence[float] | None = None) -> None:
-        super().__init__()
-        factors = scales or [1.0] * len(linears)
-        joined = [linear.weight * scale for linear, scale in zip(linears, factors, strict=True)]
-        biases = [linear.bias * scale for linear, scale in zip(linears, factors, strict=True)]
-        self.weight = nn.Parameter(torch.cat(joined).detach().T.contiguous(), requires_grad=False)
-        self.bias = nn.Parameter(torch.cat(biases).detach(), requires_grad=False)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        return hidden @ self.weight + self.bias
-
-
-class BartLayer(nn.Module):
-    """The parts that layers of both stacks have: attention to themselves, and the feed-forward."""
-
+class BartLayer(Layer):
     def __init__(self, layer: Any, family: BartFamily) -> None:
-        super().__init__()
         own = layer.self_attn
-        self.norm_first, self.heads, self.d_kv = family.norm_first, own.num_heads, own.head_dim
+        super().__init__(own.num_heads, own.head_dim, norm_first=family.norm_first)
         self.qkv = Projection([own.q_proj, own.k_proj, own.v_proj], [self.d_kv**-0.5, 1.0, 1.0])
         self.out, self.norm = Projection([own.out_proj]), _copied(layer.self_attn_layer_norm)
         self.activation = layer.activation_fn
         self.into, self.outof = Projection([layer.fc1]), Projection([layer.fc2])
         self.final_norm = _copied(layer.final_layer_norm)
 
-    def before(self, norm: nn.Module, hidden: Tensor) -> Tensor:
-        """Returns what a part of the layer reads."""
-        return norm(hidden) if self.norm_first else hidden
-
-    def after(self, norm: nn.Module, hidden: Tensor) -> Tensor:
-        """Returns the sum of a part's input and output as the next part gets it."""
-        return hidden if self.norm_first else norm(hidden)
-
     def feed_forward(self, hidden: Tensor) -> Tensor:
         inner = self.activation(self.into(self.before(self.final_norm, hidden)))
         return self.after(self.final_norm, hidden + self.outof(inner))
 
 
-class BartEncoderLayer(BartLayer):
-    def forward(self, hidden: Tensor, padding: Tensor) -> Tensor:
-        batch, length, _ = hidden.shape
-        qkv = self.qkv(self.before(self.norm, hidden))
-        q, k, v = torch.split(qkv.reshape(batch, length, 3 * self.heads, self.d_kv).transpose(1, 2), self.heads, 1)
-        joined = attend(q, k, v, padding).transpose(1, 2).reshape(batch, length, self.heads * self.d_kv)
-        return self.feed_forward(self.after(self.norm, hidden + self.out(joined)))
+class BartEncoderLayer(EncoderLayer, BartLayer):
+    """A layer of BART's encoder."""
 
 
-class BartDecoderLayer(BartLayer):
+class BartDecoderLayer(DecoderLayer, BartLayer):
     def __init__(self, layer: Any, family: BartFamily) -> None:
         super().__init__(layer, family)
         cross = layer.encoder_attn
         self.cross_q, self.cross_out = Projection([cross.q_proj], [self.d_kv**-0.5]), Projection([cross.out_proj])
         self.cross_norm = _copied(layer.encoder_attn_layer_norm)
-
-    def forward(
-        self,
-        hidden: Tensor,
-        queries: int,
-        past: tuple[Tensor, Tensor],
-        append: Append,
-        bias: Tensor | None,
-        cross: tuple[Tensor, Tensor],
-        padding: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        qkv = split_heads(self.qkv(self.before(self.norm, hidden)), queries, 3 * self.heads, self.d_kv)
-        q, k, v = torch.split(qkv, self.heads, 1)
-        keys, values = append(past[0], k), append(past[1], v)
-        hidden = self.after(self.norm, hidden + self.out(attend_flat(q, keys, values, bias)))
-        mixed = attend_to_sources(self.cross_q(self.before(self.cross_norm, hidden)), *cross, padding)
-        hidden = self.after(self.cross_norm, hidden + self.cross_out(mixed))
-        return self.feed_forward(hidden), keys, values
 
 
 class BartEncoder(nn.Module):
@@ -165,7 +114,7 @@ class BartDecoder(Decoder):
         self.padding = stack.padding_idx if family.positions == "counted" else None
         self.embedding_norm, self.norm = _norm(stack, "layernorm_embedding"), _norm(stack, "layer_norm")
         self.layers = nn.ModuleList(BartDecoderLayer(layer, family) for layer in stack.layers)
-        self.head = nn.Parameter(model.lm_head.weight.detach().T.contiguous(), requires_grad=False)
+        self.head = Projection([model.lm_head])
         bias = getattr(model, "final_logits_bias", None)
         self.head_bias = nn.Buffer(bias.detach().clone()) if bias is not None and bias.any() else None
 
@@ -178,7 +127,7 @@ class BartDecoder(Decoder):
         return hidden.reshape(-1, self.positions.shape[1])
 
     def score(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self.norm(hidden) @ self.head
+        logits: Tensor = self.head(self.norm(hidden))
         return logits if self.head_bias is None else logits + self.head_bias
 
 

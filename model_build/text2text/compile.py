@@ -31,18 +31,12 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
             model = export.load(inputs.checkpoint.folder)
             export.trace(model, graphs, max_input_tokens=longest, max_output_tokens=limit)
             return {}
-        case TensorRtTarget():
-            return build_engines(inputs, engines.toolchain(inputs), graphs, scratch, progress)
+        case TensorRtTarget() as target:
+            toolchain = Toolchain.find(inputs.workload, inputs.target_name, target)
+            typed = typed_graphs(inputs, scratch / "typed", scratch, progress)
+            return engines.compile_graphs(inputs, toolchain, typed, graphs, progress)
         case target:
             raise AssertionError(target.runtime)  # the plan refuses it
-
-
-def build_engines(
-    inputs: CompileInputs, toolchain: Toolchain, graphs: Path, scratch: Path, progress: Progress
-) -> dict[str, str]:
-    """Writes the plans of a TensorRT target for the GPU of this machine. Raises what `compile_graphs` raises."""
-    typed = typed_graphs(inputs, scratch / "typed", scratch, progress)
-    return engines.compile_graphs(inputs, toolchain, typed, graphs, progress)
 
 
 def typed_graphs(inputs: CompileInputs, folder: Path, scratch: Path, progress: Progress) -> dict[str, Path]:

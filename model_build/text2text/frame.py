@@ -23,8 +23,8 @@ The heads of all layers, keys then values, share axis 1 of the static cache: a C
 A growing one is an array for each layer's keys and values, because a split copies all of them. Beams of one source
 share its `cross`: a batch has the same number of rows for each source, those of the first source first.
 
-A family gives its embeddings, its layers and its head, as its own arithmetic over the checkpoint's weights (`t5.py`,
-`bart.py`).
+A family gives its embeddings, the projections and norms of its layers, and its head, over the checkpoint's weights
+(`t5.py`, `bart.py`).
 """
 
 from collections.abc import Callable, Sequence
@@ -37,6 +37,77 @@ from containers.text2text.static_cache import CHECKED_TOKENS
 
 Append = Callable[[Tensor, Tensor], Tensor]
 """Takes a layer's cached keys or values and the new ones of the queries, and returns them together."""
+
+
+class Projection(nn.Module):
+    """Several projections of one input, side by side. Their results are times `scales`."""
+
+    def __init__(self, linears: Sequence[nn.Linear], scales: Sequence[float] | None = None) -> None:
+        super().__init__()
+        scaled = list(zip(linears, scales or [1.0] * len(linears), strict=True))
+        joined = torch.cat([linear.weight * scale for linear, scale in scaled])
+        self.weight = nn.Parameter(joined.detach().T.contiguous(), requires_grad=False)
+        biases = [linear.bias * scale for linear, scale in scaled if linear.bias is not None]
+        self.bias = nn.Parameter(torch.cat(biases).detach(), requires_grad=False) if biases else None
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        product = hidden @ self.weight
+        return product if self.bias is None else product + self.bias
+
+
+class Layer(nn.Module):
+    """The parts that layers of both stacks have: attention to themselves, and the feed-forward."""
+
+    qkv: Projection
+    out: Projection
+    norm: nn.Module
+    feed_forward: Callable[[Tensor], Tensor]
+
+    def __init__(self, heads: int, d_kv: int, *, norm_first: bool) -> None:
+        super().__init__()
+        self.heads, self.d_kv, self.norm_first = heads, d_kv, norm_first
+
+    def before(self, norm: nn.Module, hidden: Tensor) -> Tensor:
+        """Returns what a part of the layer reads."""
+        return norm(hidden) if self.norm_first else hidden
+
+    def after(self, norm: nn.Module, hidden: Tensor) -> Tensor:
+        """Returns the sum of a part's input and output as the next part gets it."""
+        return hidden if self.norm_first else norm(hidden)
+
+
+class EncoderLayer(Layer):
+    def forward(self, hidden: Tensor, bias: Tensor) -> Tensor:
+        batch, length, _ = hidden.shape
+        qkv = self.qkv(self.before(self.norm, hidden))
+        q, k, v = torch.split(qkv.reshape(batch, length, 3 * self.heads, self.d_kv).transpose(1, 2), self.heads, 1)
+        joined = attend(q, k, v, bias).transpose(1, 2).reshape(batch, length, self.heads * self.d_kv)
+        return self.feed_forward(self.after(self.norm, hidden + self.out(joined)))
+
+
+class DecoderLayer(Layer):
+    cross_q: Projection
+    cross_out: Projection
+    cross_norm: nn.Module
+
+    def forward(
+        self,
+        hidden: Tensor,
+        queries: int,
+        past: tuple[Tensor, Tensor],
+        append: Append,
+        bias: Tensor | None,
+        cross: tuple[Tensor, Tensor],
+        padding: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        flat = self.qkv(self.before(self.norm, hidden))
+        qkv = flat.reshape(-1, queries, 3 * self.heads, self.d_kv).transpose(1, 2)
+        q, k, v = torch.split(qkv, self.heads, 1)
+        keys, values = append(past[0], k), append(past[1], v)
+        hidden = self.after(self.norm, hidden + self.out(attend_flat(q, keys, values, bias)))
+        mixed = attend_to_sources(self.cross_q(self.before(self.cross_norm, hidden)), *cross, padding)
+        hidden = self.after(self.cross_norm, hidden + self.cross_out(mixed))
+        return self.feed_forward(hidden), keys, values
 
 
 class Decoder(nn.Module):
@@ -186,17 +257,6 @@ def attend_to_sources(flat: Tensor, keys: Tensor, values: Tensor, bias: Tensor) 
     return attend_flat(flat.reshape(sources, -1, heads, d_kv).transpose(1, 2), keys, values, bias)
 
 
-def split_heads(flat: Tensor, queries: int, heads: int, d_kv: int) -> Tensor:
-    """Takes [batch * queries, heads * d_kv] and returns [batch, heads, queries, d_kv]."""
-    return flat.reshape(-1, queries, heads, d_kv).transpose(1, 2)
-
-
 def padding_bias(attention_mask: Tensor, like: Tensor) -> Tensor:
     """Returns what padding adds to the scores, [batch, 1, 1, source]: nothing, or the least number of the type."""
     return (1.0 - attention_mask.to(like.dtype))[:, None, None, :] * torch.finfo(like.dtype).min
-
-
-def weights(*linears: nn.Linear) -> nn.Parameter:
-    """Returns the weights of several projections of one input, side by side: [in, out]."""
-    joined = torch.cat([linear.weight for linear in linears]).detach().T.contiguous()
-    return nn.Parameter(joined, requires_grad=False)

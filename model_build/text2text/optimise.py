@@ -17,11 +17,10 @@ from typing import Literal
 import numpy as np
 import onnx
 from onnx import numpy_helper, parser
-from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
 
 from model_build import layers
-from model_build.onnx_session import save_as_run
+from model_build.onnx_session import quantise_by_output, save_as_run
 from model_build.text2text.graphs import BLOCK, GRAPHS
 
 Precision = Literal["fp32", "int8"]
@@ -53,7 +52,7 @@ def optimise(
     """Compiles both graphs of `portable` into `compiled`. Raises `UsageError` for a layer that neither has."""
     kept = layers.chosen(layer_names(portable), fp32_layers)
     decoder = _quantise_by_row if beams else _quantise_by_block
-    for name, quantise in (("encoder", _quantise_by_output), ("decoder", decoder)):
+    for name, quantise in (("encoder", quantise_by_output), ("decoder", decoder)):
         source, file = portable / f"{name}.onnx", compiled / f"{name}.onnx"
         if precision == "int8":
             scratch = compiled / f"int8-{name}.onnx"
@@ -73,19 +72,6 @@ def layer_names(portable: Path) -> tuple[str, ...]:
     """Returns the layers with products of weights, in the order of both graphs."""
     known = [layer for graph in GRAPHS for layer in products(portable / f"{graph}.onnx", graph).values()]
     return tuple(dict.fromkeys(known))
-
-
-def _quantise_by_output(source: Path, quantised: Path, kept: list[str]) -> None:
-    quantize_dynamic(
-        source,
-        quantised,
-        op_types_to_quantize=[PRODUCT],
-        nodes_to_exclude=kept,
-        per_channel=True,
-        weight_type=QuantType.QInt8,
-        # Products of two activations (attention) stay in fp32.
-        extra_options={"MatMulConstBOnly": True},
-    )
 
 
 def _quantise_by_block(source: Path, quantised: Path, kept: list[str]) -> None:

@@ -14,16 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from model_build.text2text.frame import (
-    Append,
     Decoder,
+    DecoderLayer,
+    EncoderLayer,
     GrowingDecoder,
+    Layer,
+    Projection,
     StaticDecoder,
-    attend,
-    attend_flat,
-    attend_to_sources,
     padding_bias,
-    split_heads,
-    weights,
 )
 
 SCALE = 2.0**-5
@@ -56,36 +54,30 @@ class FeedForward(nn.Module):
         dense = layer.DenseReluDense
         self.norm, self.activation = T5Norm(layer.layer_norm), dense.act
         self.gated = hasattr(dense, "wi_0")
-        self.into = weights(dense.wi_0 if self.gated else dense.wi)
-        self.gate = weights(dense.wi_1) if self.gated else None
-        self.out = _added(dense.wo)
+        self.into = Projection([dense.wi_0 if self.gated else dense.wi])
+        self.gate = Projection([dense.wi_1]) if self.gated else None
+        self.out = Projection([dense.wo], [SCALE])
 
     def forward(self, hidden: Tensor) -> Tensor:
         normed = self.norm(hidden)
-        inner = self.activation(normed @ self.into)
+        inner = self.activation(self.into(normed))
         if self.gate is not None:
-            inner = inner * (normed @ self.gate)
-        out: Tensor = hidden + inner @ self.out
+            inner = inner * self.gate(normed)
+        out: Tensor = hidden + self.out(inner)
         return out
 
 
-class T5EncoderLayer(nn.Module):
+class T5Layer(Layer):
     def __init__(self, block: Any) -> None:
-        super().__init__()
-        attention = block.layer[0].SelfAttention
-        self.heads, self.d_kv = attention.n_heads, attention.key_value_proj_dim
+        own = block.layer[0].SelfAttention
+        super().__init__(own.n_heads, own.key_value_proj_dim, norm_first=True)
         self.norm = T5Norm(block.layer[0].layer_norm)
-        self.qkv, self.out = weights(attention.q, attention.k, attention.v), _added(attention.o)
-        self.feed_forward = FeedForward(block.layer[1])
+        self.qkv, self.out = Projection([own.q, own.k, own.v]), Projection([own.o], [SCALE])
+        self.feed_forward = FeedForward(block.layer[-1])
 
-    def forward(self, hidden: Tensor, bias: Tensor) -> Tensor:
-        batch, length, _ = hidden.shape
-        qkv = (self.norm(hidden) @ self.qkv).reshape(batch, length, 3 * self.heads, self.d_kv).transpose(1, 2)
-        q, k, v = torch.split(qkv, self.heads, 1)
-        mixed = attend(q, k, v, bias)
-        joined = mixed.transpose(1, 2).reshape(batch, length, self.heads * self.d_kv)
-        out: Tensor = self.feed_forward(hidden + joined @ self.out)
-        return out
+
+class T5EncoderLayer(EncoderLayer, T5Layer):
+    """A layer of T5's encoder."""
 
 
 class T5Encoder(nn.Module):
@@ -102,7 +94,7 @@ class T5Encoder(nn.Module):
         self.layers = nn.ModuleList(T5EncoderLayer(block) for block in blocks)
         self.norm = T5Norm(model.encoder.final_layer_norm)
         attentions = [block.layer[1].EncDecAttention for block in model.decoder.block]
-        self.cross_weights = weights(*(projection for a in attentions for projection in (a.k, a.v)))
+        self.cross_weights = Projection([projection for a in attentions for projection in (a.k, a.v)])
         self.channels, self.d_kv = 2 * len(attentions) * model.config.num_heads, model.config.d_kv
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -114,36 +106,16 @@ class T5Encoder(nn.Module):
         for index, layer in enumerate(self.layers):
             own = _heads(bias, self.heads, index) + padding if shared is None else shared
             hidden = layer(hidden, own)
-        cross = (self.norm(hidden) @ self.cross_weights).reshape(batch, length, self.channels, self.d_kv)
+        cross = self.cross_weights(self.norm(hidden)).reshape(batch, length, self.channels, self.d_kv)
         return cross.transpose(1, 2), padding
 
 
-class T5DecoderLayer(nn.Module):
+class T5DecoderLayer(DecoderLayer, T5Layer):
     def __init__(self, block: Any) -> None:
-        super().__init__()
-        own, cross = block.layer[0].SelfAttention, block.layer[1].EncDecAttention
-        self.heads, self.d_kv = own.n_heads, own.key_value_proj_dim
-        self.norm, self.cross_norm = T5Norm(block.layer[0].layer_norm), T5Norm(block.layer[1].layer_norm)
-        self.qkv, self.out = weights(own.q, own.k, own.v), _added(own.o)
-        self.cross_q, self.cross_out = weights(cross.q), _added(cross.o)
-        self.feed_forward = FeedForward(block.layer[2])
-
-    def forward(
-        self,
-        hidden: Tensor,
-        queries: int,
-        past: tuple[Tensor, Tensor],
-        append: Append,
-        bias: Tensor | None,
-        cross: tuple[Tensor, Tensor],
-        padding: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        qkv = split_heads(self.norm(hidden) @ self.qkv, queries, 3 * self.heads, self.d_kv)
-        q, k, v = torch.split(qkv, self.heads, 1)
-        keys, values = append(past[0], k), append(past[1], v)
-        hidden = hidden + attend_flat(q, keys, values, bias) @ self.out
-        hidden = hidden + attend_to_sources(self.cross_norm(hidden) @ self.cross_q, *cross, padding) @ self.cross_out
-        return self.feed_forward(hidden), keys, values
+        super().__init__(block)
+        cross = block.layer[1].EncDecAttention
+        self.cross_norm = T5Norm(block.layer[1].layer_norm)
+        self.cross_q, self.cross_out = Projection([cross.q]), Projection([cross.o], [SCALE])
 
 
 class T5Decoder(Decoder):
@@ -157,14 +129,14 @@ class T5Decoder(Decoder):
         self.own_tables = len(tables) > 1
         self.layers = nn.ModuleList(T5DecoderLayer(block) for block in blocks)
         self.norm = T5Norm(model.decoder.final_layer_norm)
-        self.head = nn.Parameter(weights(model.lm_head) * _head_scale(model.config), requires_grad=False)
+        self.head = Projection([model.lm_head], [_head_scale(model.config)])
 
     def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         hidden: Tensor = self.embedding(tokens)
         return hidden
 
     def score(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self.norm(hidden) @ self.head
+        logits: Tensor = self.head(self.norm(hidden))
         return logits
 
     def layer_bias(self, bias: Tensor | None, index: int) -> Tensor | None:
@@ -194,11 +166,6 @@ def _head_scale(config: Any) -> float:
     config says; mT5 never; umT5 where transformers ties the two."""
     scaled = {"t5": "scale_decoder_outputs", "umt5": "tie_word_embeddings"}.get(config.model_type)
     return float(config.d_model**-0.5) if scaled and getattr(config, scaled) else 1.0
-
-
-def _added(linear: nn.Linear) -> nn.Parameter:
-    """Returns the weights of a projection whose result is added to the residual stream."""
-    return nn.Parameter(weights(linear) * SCALE, requires_grad=False)
 
 
 def _embedding(stack: Any) -> nn.Embedding:

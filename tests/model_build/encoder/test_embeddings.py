@@ -109,8 +109,7 @@ def answers(model: onnx.ModelProto, x: "np.typing.NDArray[np.float32]") -> "np.t
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 def test_the_parts_give_the_result_of_the_whole_and_stay_apart(scale: float, tmp_path: Path) -> None:
     """ONNX Runtime's optimiser does not fuse the parts into one norm again."""
-    whole, parts = graph(), graph()
-    norms.spell_out(parts)
+    whole, parts = graph(), norms.spell_out(graph())
     onnx.checker.check_model(parts)
     x = (np.random.default_rng(1).normal(size=(3, 5, FEATURES)) * scale).astype(np.float32)
     np.testing.assert_allclose(answers(parts, x), answers(whole, x), rtol=1e-4, atol=1e-4)
@@ -124,6 +123,5 @@ def test_the_parts_give_the_result_of_the_whole_and_stay_apart(scale: float, tmp
 
 @pytest.mark.parametrize("left", [graph(axis=1), graph(bias=False)], ids=["over two axes", "without a bias"])
 def test_another_kind_of_norm_is_left_alone(left: onnx.ModelProto) -> None:
-    before = left.SerializeToString()
-    norms.spell_out(left)
-    assert left.SerializeToString() == before
+    before = [node.SerializeToString() for node in left.graph.node]
+    assert [node.SerializeToString() for node in norms.spell_out(left).graph.node] == before
