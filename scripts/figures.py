@@ -20,7 +20,7 @@ PACKAGES = ("workloads", "aws_api", "model_build", "inference_recommender", "sta
 BUDGETS = {
     "inference_recommender": 18_949,
     "model_build": 13_208,
-    "local_aws": 8_513,
+    "local_aws": 8_473,
     "containers": 6_988,
     "aws_api": 1_336,
     "stacks": 7_048,
@@ -30,7 +30,7 @@ BUDGETS = {
     "tests": 51_821,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
-PRODUCTION_LINES = 67_175
+PRODUCTION_LINES = 67_135
 SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
 
