@@ -79,7 +79,7 @@ The policy is compared with a fixed fleet of the recommended size, and with an i
 --fit reads a file of time stamps, one request a line, and prints the arrival process that fits it.
 --set policy.KEY=VALUE adds another policy, with keys of `autoscaling` in recommendation.json. --policy adds a function:
 - step: step scaling; predictive: the mean of earlier days; growth: the growth at this time of earlier days
-- FILE.py:FUNCTION, which gets what is known in a minute and returns the desired number of instances
+- FILE.py:FUNCTION: your own. It gets the metrics of each minute and returns a number of instances.
 --optimise searches the cheapest policy within the tolerance and writes it into the recommendation for review; the next
 `cdk deploy` uses it. --judge-on judges all policies on each day of a trace that follows --trace. [simulation] in
 workload.toml has the start times, the tolerance and how gaps are filled.

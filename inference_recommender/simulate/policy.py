@@ -54,7 +54,7 @@ class Policy:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Observed:
-    """What a policy function knows at the end of a minute."""
+    """The knowledge of a policy function at the end of a minute."""
 
     time: datetime
     invocations: Floats
