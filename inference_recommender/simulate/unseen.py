@@ -133,8 +133,9 @@ def rise_that_tracking_misses(case: SimulationCase, policy: Policy) -> str | Non
     if missed.sum() <= (1 - DAYS_WITHIN) * len(missed):
         return None
     worst = int(np.argmax(np.where(too_high, later / has, 0.0)))
+    days = f" on {missed.sum()} of {len(missed)} days" if len(missed) > 1 else ""
     return (
-        f"Target tracking cannot hold this traffic on {missed.sum()} of {len(missed)} day{'s' * (len(missed) != 1)}: "
+        f"Target tracking cannot hold this traffic{days}: "
         f"the load rises up to {later[worst] / max(before[worst], FEWEST_RATE):.1f} × in {reacts} minutes, and an "
         f"instance serves {reacts} minutes after a rise begins. Lower the target, or raise the minimum before the rise "
         "with scheduled_minimums."

@@ -73,7 +73,7 @@ def test_a_rise_that_target_tracking_misses_is_told_in_advance() -> None:
     """An instance serves six minutes after a rise begins: three datapoints and three minutes of start."""
     steep = case(*days(900))
     assert rise_that_tracking_misses(steep, POLICY) == (
-        "Target tracking cannot hold this traffic on 1 of 1 day: the load rises up to 6.0 × in 6 minutes, and an "
+        "Target tracking cannot hold this traffic: the load rises up to 6.0 × in 6 minutes, and an "
         "instance serves 6 minutes after a rise begins. Lower the target, or raise the minimum before the rise with "
         "scheduled_minimums."
     )
