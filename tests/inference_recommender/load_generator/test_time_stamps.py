@@ -6,7 +6,12 @@ import pytest
 
 from inference_recommender.load_generator.load_plan import Arrivals, arrival_times, payload_numbers
 from inference_recommender.load_generator.time_stamps import read_stamps
+<<<<<<< HEAD
 from workloads import ArrivalProcess, UsageError
+=======
+from tests.builders import message_of
+from workloads import UsageError
+>>>>>>> main
 
 SECONDS = [f"{1.7e9 + number / 4}" for number in range(100)]
 
@@ -57,6 +62,4 @@ def test_a_request_has_the_payload_of_the_nearest_size_to_its_recorded_length(tm
 def test_a_bad_file_is_rejected_with_its_line(tmp_path: Path, lines: list[str], message: str) -> None:
     file = tmp_path / "arrivals.csv"
     file.write_text("\n".join(lines))
-    with pytest.raises(UsageError) as refused:
-        read_stamps(file)
-    assert str(refused.value).startswith(f"{file}{message}")
+    assert message_of(UsageError, read_stamps, file).startswith(f"{file}{message}")
