@@ -6,12 +6,8 @@ import pytest
 
 from inference_recommender.load_generator.load_plan import Arrivals, arrival_times, payload_numbers
 from inference_recommender.load_generator.time_stamps import read_stamps
-<<<<<<< HEAD
-from workloads import ArrivalProcess, UsageError
-=======
 from tests.builders import message_of
-from workloads import UsageError
->>>>>>> main
+from workloads import ArrivalProcess, UsageError
 
 SECONDS = [f"{1.7e9 + number / 4}" for number in range(100)]
 
