@@ -85,15 +85,15 @@ def rate_at_limit(
     service can answer, if that is known; `dispersion` the arrivals' index of dispersion over the limit.
     """
     dispersion = max(dispersion, 1.0)
-    variability = (1 + dispersion) / 2  # Kingman's factor, relative to Poisson arrivals
-    slopes = SLOPES / variability
+    bursts = variability(dispersion)
+    slopes = SLOPES / bursts
     rates = np.log([probe.invocations_per_minute for probe in probes])
     first, last = rates.min() - BEYOND, rates.max() + BEYOND
     grid = np.linspace(first, last, min(int((last - first) / STEP) + 1, MOST_STEPS))
     prior = np.exp(-((np.log(SLOPES / SLOPE) / SLOPE_SPREAD) ** 2) / 2)[:, None] + np.zeros_like(grid)
     prior /= prior.sum()
     if saturation is not None:
-        below = _below_saturation(slopes, grid, allowed, limit / variability, saturation)
+        below = _below_saturation(slopes, grid, allowed, limit / bursts, saturation)
         prior = (1 - MISTAKEN) * below + MISTAKEN * prior
     effect = EFFECT * dispersion * limit * float(np.exp(rates.mean()))
     posterior = _posterior(probes, rates, slopes, grid, allowed, effect, prior)
@@ -108,6 +108,11 @@ def rate_at_limit(
         high=exp(high) if high < last - NEAR_END else float("inf"),
         slope=float((posterior.sum(axis=1) * slopes).sum()),
     )
+
+
+def variability(dispersion: float) -> float:
+    """Returns Kingman's factor for waiting, relative to Poisson arrivals; at least 1."""
+    return (1 + max(dispersion, 1.0)) / 2
 
 
 def _posterior(

@@ -17,7 +17,7 @@ import numpy as np
 from inference_recommender.capacity.arrivals import MINUTE_S, markov_arrivals
 from inference_recommender.capacity.levels import warm_up_s
 from inference_recommender.capacity.probe import Capacity, Probe, ProbeRecords
-from inference_recommender.capacity.rate_at_limit import RateAtLimit, rate_at_limit
+from inference_recommender.capacity.rate_at_limit import RateAtLimit, rate_at_limit, variability
 from inference_recommender.capacity.statistics import CONFIDENCE, Floats, Limit
 from workloads import POISSON, ArrivalProcess
 
@@ -29,6 +29,7 @@ FEWEST_PROBES = 3
 BELOW, ABOVE, FARTHEST = 0.5, 1.2, 0.08
 """Distance of probes from the rate at the limit: change of the logarithm of the late share below and above it, and the
 largest share of the rate. Above it, more requests are late and carry more information."""
+FARTHEST_OF_BURSTS = 0.4
 WIDE = 0.15
 """Half an interval above which probes go to the most likely rate."""
 FAR_OFF = log(10)
@@ -185,19 +186,15 @@ class Search:
         while True:
             self._near.append(self._counted(rate, self._send(rate, self._duration_s(rate))))
             limit, saturation = self.limit.bound_ms / 60_000, self._saturation()
+            dispersion = markov_arrivals(self.arrivals, rate, MINUTE_S).dispersion(limit)
             self.rate_at_limit = found = rate_at_limit(
-                self._near,
-                self.limit.allowed,
-                CONFIDENCE,
-                limit=limit,
-                saturation=saturation,
-                dispersion=markov_arrivals(self.arrivals, rate, MINUTE_S).dispersion(limit),
+                self._near, self.limit.allowed, CONFIDENCE, limit=limit, saturation=saturation, dispersion=dispersion
             )
             if rate <= SLOWEST_PER_MINUTE and self._is_over(self._near[-1]):
                 raise _Ended(Reason.NOTHING_KEEPS)
             if len(self._near) >= FEWEST_PROBES and found.half_width <= self.resolution:
                 return
-            rate = self._next_rate(found)
+            rate = self._next_rate(found, variability(dispersion))
 
     def _saturation(self) -> float | None:
         """Returns the highest rate of answers of a saturated probe, unless the service sustained more in another."""
@@ -207,15 +204,19 @@ class Search:
     def _highest_kept(self) -> float | None:
         return max((probe.invocations_per_minute for probe in self.probes if not self._is_over(probe)), default=None)
 
-    def _next_rate(self, found: RateAtLimit) -> float:
-        """Returns a rate a little below or above the one at the limit, whichever side has been seen less."""
+    def _next_rate(self, found: RateAtLimit, variability: float) -> float:
+        """Returns a rate a little below or above the one at the limit, whichever side has been seen less.
+
+        The late share depends less on the rate for bursty arrivals, so the probes are farther apart.
+        """
         tried = [near.invocations_per_minute for near in self._near]
         middle = min(max(found.rate, min(tried) / NARROW), max(tried) * NARROW)
         apart = 0.0
-        if found.half_width < WIDE:
+        if found.half_width < WIDE * variability:
             below = sum(near.duration_s for near in self._near if near.invocations_per_minute < middle)
             above = 2 * below > sum(near.duration_s for near in self._near)
-            apart = min(ABOVE / found.slope, FARTHEST) if above else -min(BELOW / found.slope, FARTHEST)
+            farthest = min(FARTHEST * variability, FARTHEST_OF_BURSTS)
+            apart = min(ABOVE / found.slope, farthest) if above else -min(BELOW / found.slope, farthest)
         return min(max(middle * (1 + apart), SLOWEST_PER_MINUTE), self.most)
 
     def _duration_s(self, rate: float) -> float:
