@@ -1,5 +1,7 @@
 """How a long run reports its progress. The CLI draws it; the library alone is silent."""
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -22,6 +24,16 @@ class Progress:
 
     def update(self, update: ProgressUpdate) -> None:
         """Receives a job's state."""
+
+    def timed(self, name: str, expected_s: float) -> Callable[[str], None]:
+        """Returns a function that reports a status, with the seconds since now."""
+        began = time.monotonic()
+
+        def report(status: str) -> None:
+            elapsed_s = time.monotonic() - began
+            self.update(ProgressUpdate(job_name=name, status=status, elapsed_s=elapsed_s, expected_s=expected_s))
+
+        return report
 
     def say(self, text: str) -> None:
         """Reports something unusual that does not end the run, as a sentence."""

@@ -3,17 +3,19 @@
 Call `install` before the server's first request, because moto makes its backends on first use.
 """
 
+import importlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from moto.applicationautoscaling.models import applicationautoscaling_backends
 from moto.cloudformation.models import cloudformation_backends
 from moto.cloudwatch.models import cloudwatch_backends
 from moto.codebuild.responses import CodeBuildResponse
+from moto.core.base_backend import BaseBackend
 from moto.ecs.responses import EC2ContainerServiceResponse
 from moto.iam.models import iam_backends
-from moto.s3 import urls as s3_urls
 from moto.s3.exceptions import S3ClientError
 from moto.s3.models import FakeKey, S3Backend, s3_backends
 from moto.sagemaker.models import sagemaker_backends
@@ -24,15 +26,16 @@ from moto.sts.responses import TokenResponse
 from local_aws import quotas as service_quotas
 from local_aws.cloudformation import resource_types, template  # noqa: F401
 from local_aws.cloudformation.resource_types import LocalIamBackend
-from local_aws.cloudformation.stacks import LocalCloudFormationBackend
-from local_aws.cloudwatch import LocalCloudWatchBackend
+from local_aws.cloudformation.stacks import LocalCloudFormationBackend, LocalCloudFormationResponse
+from local_aws.cloudwatch import LocalCloudWatchBackend, LocalCloudWatchResponse
 from local_aws.permissions.enforced import CALLS_FILE, PermissionLog, ServiceRoles
-from local_aws.sagemaker.control_plane import LocalSageMakerBackend
+from local_aws.permissions.roles import LocalIamResponse
+from local_aws.sagemaker.control_plane import LocalSageMakerBackend, LocalSageMakerResponse
 from local_aws.sagemaker.endpoint import LocalEndpoint
 from local_aws.sagemaker.endpoint_metrics import InvocationMetrics
 from local_aws.sagemaker.model_host import ModelHost
 from local_aws.scaling.scaler import Scaler
-from local_aws.scaling.service import LocalScalingBackend
+from local_aws.scaling.service import LocalScalingBackend, LocalScalingResponse
 from local_aws.settings import AccountSettings
 
 REFUSED: Mapping[Any, Mapping[str, str]] = {
@@ -61,10 +64,6 @@ MAX_STORED_IN_MEMORY_BYTES = 2 << 30
 
 class LocalS3Backend(S3Backend):
     """Refuses what goes beyond its bounds; moto would take it until the disk or the memory is full."""
-
-    @property
-    def _url_module(self) -> Any:
-        return s3_urls
 
     def put_object(self, bucket_name: str, key_name: str, value: bytes, *more: Any, **named: Any) -> FakeKey:
         self._check_room(len(value))
@@ -119,17 +118,12 @@ class Account:
         for response, operations in REFUSED.items():
             for name, reason in operations.items():
                 setattr(response, name, _refusal(reason))
-        replaced: list[tuple[Any, Callable[..., Any]]] = [
-            (cloudwatch_backends, partial(LocalCloudWatchBackend, finer=self.settings.quick)),
-            (applicationautoscaling_backends, LocalScalingBackend),
-            (cloudformation_backends, LocalCloudFormationBackend),
-            (iam_backends, LocalIamBackend),
-            (s3_backends, LocalS3Backend),
-            (sagemaker_backends, partial(LocalSageMakerBackend, host=self.host)),
-        ]
-        for backends, make in replaced:
-            backends.clear()
-            backends.backend = make
+        _replace(cloudwatch_backends, LocalCloudWatchBackend, LocalCloudWatchResponse, finer=self.settings.quick)
+        _replace(applicationautoscaling_backends, LocalScalingBackend, LocalScalingResponse)
+        _replace(cloudformation_backends, LocalCloudFormationBackend, LocalCloudFormationResponse)
+        _replace(iam_backends, LocalIamBackend, LocalIamResponse)
+        _replace(s3_backends, LocalS3Backend)
+        _replace(sagemaker_backends, LocalSageMakerBackend, LocalSageMakerResponse, host=self.host)
         account_id, region = self.settings.account_id, self.settings.region
         cloudwatch: Any = cloudwatch_backends[account_id][region]
         scaling: Any = applicationautoscaling_backends[account_id][region]
@@ -150,3 +144,12 @@ class Account:
                 backend.close()
         self.host.close()
         self.metrics.close()
+
+
+def _replace(backends: Any, backend: type[BaseBackend], response: Any = None, **settings: Any) -> None:
+    """Puts a backend in the place of moto's, which is its base class. `response` answers its requests."""
+    backends.clear()
+    backends.backend = partial(backend, **settings)
+    urls: Any = importlib.import_module(backend.__mro__[1].__module__.replace(".models", ".urls"))
+    paths = urls.url_paths | ({"{0}/$": response.dispatch} if response else {})
+    setattr(backend, "_url_module", SimpleNamespace(url_bases=urls.url_bases, url_paths=paths))  # noqa: B010 - a property

@@ -12,10 +12,8 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import Any
 
-from moto.cloudwatch import urls
 from moto.cloudwatch.exceptions import InvalidParameterCombination, ValidationError
 from moto.cloudwatch.metric_data_expression_parser import parse_expression
 from moto.cloudwatch.models import Alarm, CloudWatchBackend, MetricDatumBase
@@ -116,12 +114,6 @@ class LocalCloudWatchBackend(CloudWatchBackend):
         self.finer = finer
         self._distributions: defaultdict[Key, deque[Distribution]] = defaultdict(lambda: deque(maxlen=MAX_DATA_POINTS))
         self._lock = threading.Lock()
-
-    @property
-    def _url_module(self) -> Any:
-        return SimpleNamespace(
-            url_bases=urls.url_bases, url_paths=dict.fromkeys(urls.url_paths, LocalCloudWatchResponse.dispatch)
-        )
 
     def put_metric_data(self, namespace: str, metric_data: list[dict[str, Any]]) -> None:
         for number, metric in enumerate(metric_data, start=1):

@@ -5,6 +5,8 @@ import fcntl
 import os
 import shutil
 import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -18,17 +20,15 @@ PRIVATE = 0o077
 """The umask of the account and of all that it starts."""
 
 
+@dataclass(frozen=True, slots=True)
 class StateFolder:
-    """A folder that this process has locked until `close`. A context manager."""
-
-    def __init__(self, path: Path, lock: int, *, used_before: bool) -> None:
-        self.path = path
-        self._lock = lock
-        self._used_before = used_before
+    path: Path
+    used_before: bool
 
     @classmethod
-    def take(cls, path: Path) -> Self:
-        """Makes the folder, or makes it private. Raises `Unavailable` if another account or user has it."""
+    @contextlib.contextmanager
+    def take(cls, path: Path) -> Iterator[Self]:
+        """Makes the folder private and locks it. Raises `Unavailable` if another account or user has it."""
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             found = path.stat()
@@ -40,8 +40,13 @@ class StateFolder:
             raise Unavailable(f"{path} belongs to another user: choose a folder of your own with --state DIR.")
         if stat.S_IMODE(found.st_mode) != 0o700:
             path.chmod(0o700)
-        used_before = (path / LOCK).exists()
-        return cls(path, _locked(path), used_before=used_before)
+        folder = cls(path, (path / LOCK).exists())
+        lock = _locked(path)
+        try:
+            yield folder
+        finally:
+            folder.exports_file.unlink(missing_ok=True)
+            os.close(lock)
 
     @property
     def exports_file(self) -> Path:
@@ -56,18 +61,8 @@ class StateFolder:
 
     def remove_models(self) -> None:
         """Removes the models of an account that was killed, and no folder of that name that was never an account's."""
-        if self._used_before:
+        if self.used_before:
             shutil.rmtree(self.path / "models", ignore_errors=True)
-
-    def close(self) -> None:
-        self.exports_file.unlink(missing_ok=True)
-        os.close(self._lock)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def check_room(path: Path, *, max_state_bytes: int = MAX_STATE_BYTES, min_free_bytes: int = MIN_FREE_BYTES) -> None:

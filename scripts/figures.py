@@ -18,19 +18,19 @@ from workloads import ROOT
 
 PACKAGES = ("workloads", "aws_api", "model_build", "inference_recommender", "stacks", "containers", "local_aws")
 BUDGETS = {
-    "inference_recommender": 18_949,
+    "inference_recommender": 19_400,
     "model_build": 13_208,
-    "local_aws": 8_513,
+    "local_aws": 8_473,
     "containers": 6_988,
     "aws_api": 1_336,
-    "stacks": 7_059,
+    "stacks": 7_026,
     "workloads": 3_940,
-    "benchmarks": 4_229,
+    "benchmarks": 4_340,
     "scripts": 3_849,
-    "tests": 51_821,
+    "tests": 51_990,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
-PRODUCTION_LINES = 67_186
+PRODUCTION_LINES = 67_740
 SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
 
@@ -186,7 +186,7 @@ def figures() -> Iterator[Figure]:
     yield from (Figure(f"lines of {package}", lines[package], budget) for package, budget in BUDGETS.items())
     pages = [*tracked("docs/*.md"), ROOT / "README.md"]
     yield Figure("Markdown lines in README and docs", sum(map(_lines, pages)), 1_900)
-    yield Figure("lines of benchmarks/RESULTS.md", _lines(ROOT / "benchmarks" / "RESULTS.md"), 350)
+    yield Figure("lines of benchmarks/RESULTS.md", _lines(ROOT / "benchmarks" / "RESULTS.md"), 355)
     graph = import_graph(ROOT, product)
     reached = [name for name in closure(graph, "inference_recommender.cli.run") if not name.startswith("workloads")]
     by_name = {module_name(file, ROOT): file for file in product}

@@ -142,7 +142,7 @@ class Search:
             elif self._is_saturated(last):
                 most, lowest = _answered(last), 0.0 if under is None else under.invocations_per_minute
                 # The rate within the limit of an M/M/1 queue that can answer `most` a minute.
-                below = most + 60_000 * log(self.limit.allowed) / self._limit_ms
+                below = most + 60_000 * log(self.limit.allowed) / self.limit.bound_ms
                 return max(below, most / 2, SLOWEST_PER_MINUTE, min(lowest, most))
             elif rate <= SLOWEST_PER_MINUTE:
                 raise _Ended(Reason.NOTHING_KEEPS)
@@ -160,7 +160,7 @@ class Search:
     def _glance_above(self, under: Probe) -> Probe:
         """Takes smaller steps where the generator cannot follow: the service may be over the limit before that."""
         factor = FACTOR
-        if under.latency_ms is None or under.latency_ms > self._limit_ms / 2:
+        if under.latency_ms is None or under.latency_ms > self.limit.bound_ms / 2:
             factor = SMALL_FACTOR
         elif len(self.probes) == 1:
             in_flight = under.invocations_per_minute / 60_000 * (inf if under.mean_ms is None else under.mean_ms)
@@ -184,7 +184,7 @@ class Search:
     def _refine(self, rate: float) -> None:
         while True:
             self._near.append(self._counted(rate, self._send(rate, self._duration_s(rate))))
-            limit, saturation = self._limit_ms / 60_000, self._saturation()
+            limit, saturation = self.limit.bound_ms / 60_000, self._saturation()
             self.rate_at_limit = found = rate_at_limit(
                 self._near,
                 self.limit.allowed,
@@ -221,7 +221,7 @@ class Search:
     def _duration_s(self, rate: float) -> float:
         """Returns the seconds of the next probe: half of the time that the interval still needs."""
         longest, left = self.longest_s * OF_LONGEST, self.longest_s - self.spent_s
-        enough = max(PROBE_S, PROBE_LIMITS * self._limit_ms / 1000, LATE_EXPECTED / self.limit.allowed / rate * 60)
+        enough = max(PROBE_S, PROBE_LIMITS * self.limit.bound_ms / 1000, LATE_EXPECTED / self.limit.allowed / rate * 60)
         least = min(enough, longest)
         if self.rate_at_limit is None:
             return least
@@ -249,7 +249,7 @@ class Search:
             interval=(found.low, found.high) if found is not None and found.high < inf else None,
             at_least=at_least,
             percentile=self.limit.name,
-            limit_ms=self._limit_ms,
+            limit_ms=self.limit.bound_ms,
             latency_ms=latency_ms,
             reason=self.complaint or reason.value,
             probes=tuple(self.probes),
@@ -268,7 +268,7 @@ class Search:
         return self._counted(rate, self._send(rate, self._glance_s(rate)))
 
     def _glance_s(self, rate: float) -> float:
-        least = max(GLANCE_S, GLANCE_LIMITS * self._limit_ms / 1000, GLANCE_REQUESTS / rate * 60)
+        least = max(GLANCE_S, GLANCE_LIMITS * self.limit.bound_ms / 1000, GLANCE_REQUESTS / rate * 60)
         return min(least, LONGEST_GLANCE_S, self.longest_s * OF_LONGEST)
 
     def _counted(self, rate: float, records: ProbeRecords) -> Probe:
@@ -284,21 +284,16 @@ class Search:
         return self.send(rate, duration_s)
 
     def _is_over(self, probe: Probe) -> bool:
-        return probe.latency_ms is None or probe.latency_ms > self._limit_ms
+        return probe.latency_ms is None or probe.latency_ms > self.limit.bound_ms
 
     def _is_saturated(self, probe: Probe) -> bool:
         fewer = 0 < _answered(probe) < SATURATED * probe.invocations_per_minute
-        return fewer and (probe.mean_ms is None or probe.mean_ms > self._limit_ms)
+        return fewer and (probe.mean_ms is None or probe.mean_ms > self.limit.bound_ms)
 
     def _point(self, probe: Probe) -> tuple[float, float]:
         """Returns the logarithms of the rate and of the latency over the limit."""
-        over = max((inf if probe.latency_ms is None else probe.latency_ms) / self._limit_ms, 1e-9)
+        over = max((inf if probe.latency_ms is None else probe.latency_ms) / self.limit.bound_ms, 1e-9)
         return log(probe.invocations_per_minute), min(max(log(over), -FAR_OFF), FAR_OFF)
-
-    @property
-    def _limit_ms(self) -> float:
-        assert self.limit.latency_ms is not None
-        return self.limit.latency_ms
 
 
 def _answered(probe: Probe) -> float:

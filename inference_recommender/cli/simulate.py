@@ -2,7 +2,7 @@
 
 import argparse
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -28,6 +28,7 @@ from inference_recommender.report.simulation_report import (
 )
 from inference_recommender.report.text import show
 from inference_recommender.run_folder import RunFolder, run_name
+from inference_recommender.simulate.functions import BUILT_IN, policy_function
 from inference_recommender.simulate.policy import Policy, TrafficSource
 from inference_recommender.simulate.policy_search import (
     SEARCH_SEEDS,
@@ -46,13 +47,16 @@ from inference_recommender.simulate.sized_service import (
     recommended_policy,
     sized_service,
 )
-from inference_recommender.simulate.trace import DEFAULT_DAYS, Trace, read_trace, recorded, trace_csv
+from inference_recommender.simulate.trace import DEFAULT_DAYS, Trace, following, read_trace, recorded, trace_csv
 from inference_recommender.simulate.tracking import MINUTE_S
+from inference_recommender.simulate.unseen import UnseenResult, judge, rise_that_tracking_misses
 from workloads import ROOT, UsageError, Workload, WorkloadFolder, load_workload
 from workloads.files import from_here
 
 EXCEEDED = 1
 SEEDS, SEEDS_OF_LONG = 100, 1
+UNSEEN_SEEDS = 5
+"""The most seeds of --judge-on."""
 LONG_MINUTES = 7 * 24 * 60
 """A longer trace has one seed by default."""
 MOST_TIMES_OFF = 2
@@ -73,12 +77,15 @@ TRACE is one of
 
 The policy is compared with a fixed fleet of the recommended size, and with an ideal fleet that knows the future.
 --fit reads a file of time stamps, one request a line, and prints the arrival process that fits it.
---set policy.KEY=VALUE adds another policy, with keys of `autoscaling` in recommendation.json. --optimise searches
-the cheapest policy within the tolerance and writes it into the recommendation for review; the next `cdk deploy` uses
-it. [simulation] in workload.toml has the start times, the tolerance and how gaps are filled.
+--set policy.KEY=VALUE adds another policy, with keys of `autoscaling` in recommendation.json. --policy adds a function:
+- step: step scaling; predictive: the mean of earlier days; growth: the growth at this time of earlier days
+- FILE.py:FUNCTION: your own. It gets the metrics of each minute and returns a number of instances.
+--optimise searches the cheapest policy within the tolerance and writes it into the recommendation for review; the next
+`cdk deploy` uses it. --judge-on judges all policies on each day of a trace that follows --trace. [simulation] in
+workload.toml has the start times, the tolerance and how gaps are filled.
 
-Exit code 0: the minutes over the objective are within the tolerance; 1: they are not. A folder below runs/ keeps the
-result; `report` renders it."""
+Exit code 0: the minutes over the objective are within the tolerance, with --judge-on on 95 % of the days; 1: they are
+not. A folder below runs/ keeps the result; `report` renders it."""
 
 
 def add(commands: Commands) -> None:
@@ -116,6 +123,17 @@ def add(commands: Commands) -> None:
         "--optimise", action="store_true", help="search the cheapest policy within the tolerance and write it"
     )
     parser.add_argument(
+        "--policy",
+        action="append",
+        default=[],
+        dest="policies",
+        metavar="POLICY",
+        help=f"{', '.join(BUILT_IN)} or FILE.py:FUNCTION; can be repeated. A function is compared, never written",
+    )
+    parser.add_argument(
+        "--judge-on", metavar="TRACE", help="a CSV file that begins where --trace ends; its days judge the policies"
+    )
+    parser.add_argument(
         "--fit", action="store_true", help="fit an arrival process to a file of time stamps; simulates nothing"
     )
     parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="default: runs/")
@@ -134,8 +152,11 @@ def _simulate(options: argparse.Namespace, stderr: Console) -> int:
     folder = _workload(options)
     workload, settings = folder.workload, folder.workload.simulation
     traffic = _traffic(options, workload)
+    for name in options.policies:
+        policy_function(name)  # raises for a wrong one
     service = sized_service(folder, options.source or folder.recommendation_file)
-    _check_size(traffic, workload, service)
+    unseen = _unseen(options, traffic, workload) if options.judge_on else None
+    _check_size(traffic if unseen is None else unseen, workload, service)
     policy = _policy(options, service, workload)
     case = SimulationCase(
         traffic=traffic,
@@ -145,9 +166,21 @@ def _simulate(options: argparse.Namespace, stderr: Console) -> int:
         dispersion=_dispersion(folder, traffic),
     )
     seeds = range(options.seeds or (SEEDS_OF_LONG if case.minutes > LONG_MINUTES else SEEDS))
+    judged = replace(case, traffic=unseen) if unseen else case
+    rise = rise_that_tracking_misses(judged, policy)
+    if rise:
+        tell(stderr, f"Caution: {rise}", "yellow")
     found = _searched(case, service.policy, seeds, workload, stderr) if options.optimise else None
-    results = _results(case, service, policy, seeds, found, stderr)
-    done = CompletedSimulation(case=case, service=service, workload=workload, results=results, search=found)
+    functions = {name: replace(service.policy, function=name) for name in options.policies}
+    results = _results(case, service, policy, functions, seeds, found, stderr)
+    days: dict[str, UnseenResult] = {}
+    if unseen:
+        least, few = least_instances(workload), seeds[:UNSEEN_SEEDS]
+        with _progress(stderr, len(results) * len(few)) as step:
+            days = {name: judge(judged, each.policy, few, least, step) for name, each in results.items()}
+    done = CompletedSimulation(
+        case=case, service=service, workload=workload, results=results, search=found, unseen=days, rise=rise
+    )
     run = _new_folder(options.runs, workload)
     run.keep_workload(workload)
     if options.trace.startswith(CLOUDWATCH):
@@ -193,18 +226,19 @@ def _results(
     case: SimulationCase,
     service: SizedService,
     policy: Policy,
+    functions: Mapping[str, Policy],
     seeds: range,
     found: PolicySearchResult | None,
     stderr: Console,
 ) -> dict[str, PolicyResult]:
-    """Returns the judged policy, the recommended one and a fixed fleet by name."""
+    """Returns the judged policy, the functions, the recommended policy and a fixed fleet by name."""
     size = max(service.candidate.instance_count or 1, policy.min_capacity)
     fixed = replace(policy, min_capacity=size, max_capacity=size, scheduled_minimums=())
-    policies = {REQUESTED: policy, RECOMMENDED: service.policy, FIXED: fixed}
+    policies = {REQUESTED: policy, **functions, RECOMMENDED: service.policy, FIXED: fixed}
     if policy == service.policy:
         policies.pop(REQUESTED)
     if found:
-        policies = {FIXED: fixed}
+        policies = {**functions, FIXED: fixed}
     total = len(seeds) * len(policies)
     with workers(case, total) as pool, _progress(stderr, total) as done:
         results = {name: pool.run(each, seeds, done) for name, each in policies.items()}
@@ -299,6 +333,12 @@ def _traffic(options: argparse.Namespace, workload: Workload) -> TrafficSource:
     if not Path(name).exists():
         raise UsageError(f"--trace: '{name}' is neither a file nor a shape. Shapes: {', '.join(SHAPES)}.")
     return read_trace(Path(name), workload.simulation.fill_gaps)
+
+
+def _unseen(options: argparse.Namespace, before: TrafficSource, workload: Workload) -> Trace:
+    """Returns the trace of --judge-on, which follows a recorded one; a shape is no history."""
+    trace = read_trace(Path(options.judge_on), workload.simulation.fill_gaps)
+    return following(trace, before) if isinstance(before, Trace) else trace
 
 
 def _policy(options: argparse.Namespace, service: SizedService, workload: Workload) -> Policy:

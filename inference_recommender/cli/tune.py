@@ -10,9 +10,9 @@ from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
 from aws_api.session import AwsSession
-from inference_recommender.capacity.statistics import Limit
 from inference_recommender.cli import arguments
 from inference_recommender.measure.system import cores, machine_description
+from inference_recommender.measurement import limit_of
 from inference_recommender.output import Commands, add_command, stdout_console, tell
 from inference_recommender.payloads import payload_archive
 from inference_recommender.report.document import Report
@@ -103,7 +103,7 @@ def _search(
 ) -> tuple[Race, Report]:
     """Returns the race and its report, which it keeps. Raises `Interrupted`."""
     objective = workload.latency_objective
-    limit = Limit(percentile=objective.percentile_rank, latency_ms=objective.model_latency_ms)
+    limit = limit_of(objective)
 
     def print_probe(line: ProbeLine, number: int) -> None:
         tell(stderr, f"probe {number}: {_in_words(line, objective.percentile)}")

@@ -13,7 +13,7 @@ from inference_recommender.report.candidates import fleet_text, no_candidate
 from inference_recommender.report.configuration import configuration_table
 from inference_recommender.report.document import Plot, Report, Table, objective_text, table
 from inference_recommender.report.inputs import FolderInputs
-from inference_recommender.report.plots import BLUE, GREEN, GREY, ORANGE, RED, asked, drawn, legend, new_figure
+from inference_recommender.report.plots import BLUE, GREEN, GREY, ORANGE, RED, asked, drawn, new_figure
 from inference_recommender.report.sections import COLD_START, OTHER_PAYLOADS, fleet_highlights, generator_table, present
 from workloads import InstanceGroup, RandomWeights, Serving, Workload
 from workloads.instances import InstanceShape, instance_shape, shapes_source
@@ -223,8 +223,7 @@ def _tradeoff(result: ExperimentResult) -> Plot:
     axes.set(ylabel="P95 model latency, ms" if p95 else "model latency, ms", ylim=(0, None))
     axes.margins(x=0.12, y=0.15)
     axes.xaxis.set_major_formatter("{x:,.3g}" if costs else "{x:,.0f}")
-    legend(figure, axes, columns=6)
-    return drawn(figure)
+    return drawn(figure, legend_columns=6)
 
 
 def _latencies(result: ExperimentResult) -> Plot:
@@ -240,8 +239,7 @@ def _latencies(result: ExperimentResult) -> Plot:
     limit_ms = result.workload.latency_objective.model_latency_ms
     if limit_ms <= FAR * max(row.p95_ms or 0 for row in rows):
         axes.axvline(limit_ms, color=RED, linewidth=1.2, linestyle="--", label=asked(result.workload.latency_objective))
-    legend(figure, axes, columns=1)
-    return drawn(figure)
+    return drawn(figure, legend_columns=1)
 
 
 def _rows(rows: Sequence[CellResult], label: str) -> tuple[Figure, Axes]:

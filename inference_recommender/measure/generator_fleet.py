@@ -22,7 +22,7 @@ from inference_recommender.load_generator.summary import NothingToMerge, merge
 from inference_recommender.measure.generator_entry import TOKEN
 from inference_recommender.measure.load_test import Stopped
 from inference_recommender.payloads import tar_gz
-from inference_recommender.progress import Progress, ProgressUpdate
+from inference_recommender.progress import Progress
 from inference_recommender.run_folder import PAYLOADS
 from workloads import Unavailable
 from workloads.files import replacing
@@ -101,14 +101,10 @@ class FleetDrive:
             self.account.upload(f"{self.job.source_url}/{name}", body)
 
     def _wait(self) -> Mapping[str, Any]:
-        began = time.monotonic()
+        report = self.progress.timed(self.job.name, float(self.job.max_runtime_s))
         while True:
             described = self.account.describe_processing_job(self.job.name)
-            status = described["ProcessingJobStatus"]
-            elapsed_s, expected_s = time.monotonic() - began, float(self.job.max_runtime_s)
-            self.progress.update(
-                ProgressUpdate(job_name=self.job.name, status=status, elapsed_s=elapsed_s, expected_s=expected_s)
-            )
+            report(status := described["ProcessingJobStatus"])
             if status in ENDED:
                 return described
             time.sleep(self.poll_s)

@@ -5,7 +5,6 @@ shape of a job's. Latency is the client's, which includes the network and the se
 """
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,7 +25,7 @@ from inference_recommender.measure.probe import endpoint_of
 from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.measurement import Measurement
 from inference_recommender.payloads import content_type_of
-from inference_recommender.progress import Progress, ProgressUpdate
+from inference_recommender.progress import Progress
 from inference_recommender.run_folder import PAYLOADS, RunFolder
 from inference_recommender.sizing.decision import why_invalid
 from inference_recommender.triton_statistics import TritonStatistics
@@ -108,9 +107,14 @@ class LoadTest:
         plan = self.plan(run_folder.workload(), run_folder.path / PAYLOADS)
         statistics = TritonStatistics(self.system.url)
         before = statistics.read()
-        updates = _progress_updates(self.system.name, self.traffic.duration_s, progress)
+        report = progress.timed(self.system.name, self.traffic.duration_s)
+
+        def on_event(event: Mapping[str, Any]) -> None:
+            if event["event"] == "window":
+                report("IN_PROGRESS")
+
         try:
-            outcome = self.drive(plan, run_folder.path / LOAD, updates)
+            outcome = self.drive(plan, run_folder.path / LOAD, on_event)
         except Stopped as stopped:
             self._keep(stopped.outcome, plan, run_folder, None)
             raise Interrupted(f"Interrupted: the load was stopped. Measurements: {run_folder}.") from None
@@ -151,20 +155,6 @@ def provenance(system: SystemUnderTest, machine: str, run_folder: RunFolder) -> 
         region=system.region,
         run=run_folder.relative_name,
     )
-
-
-def _progress_updates(name: str, expected_s: float, progress: Progress) -> OnEvent:
-    """Returns a handler that turns each of the generator's windows into a progress update."""
-    began = time.monotonic()
-
-    def on_event(event: Mapping[str, Any]) -> None:
-        if event["event"] == "window":
-            elapsed_s = time.monotonic() - began
-            progress.update(
-                ProgressUpdate(job_name=name, status="IN_PROGRESS", elapsed_s=elapsed_s, expected_s=expected_s)
-            )
-
-    return on_event
 
 
 def measurement(outcome: Outcome, plan: LoadPlan, system: SystemUnderTest) -> Measurement:

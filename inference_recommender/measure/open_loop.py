@@ -21,7 +21,7 @@ from inference_recommender.measure.system import SystemUnderTest, system_of_endp
 from inference_recommender.measure.temporary_endpoint import EndpointSpec, Sleep, temporary_endpoint
 from inference_recommender.measurement import Measurement, limit_of
 from inference_recommender.payloads import header_size
-from inference_recommender.progress import Progress, ProgressUpdate
+from inference_recommender.progress import Progress
 from inference_recommender.run_folder import PAYLOADS, RunFolder
 from inference_recommender.sizing.verdict import initial_rate
 from workloads import POISSON, ArrivalProcess, Interrupted, LatencyObjective, Provenance, Unavailable
@@ -134,11 +134,10 @@ class CandidateSearch:
 
 def with_progress(probe: SendProbe, name: str, expected_s: float, progress: Progress) -> SendProbe:
     """Returns the same probe, which also updates the progress."""
-    began = time.monotonic()
+    report = progress.timed(name, expected_s)
 
     def reporting(rate_per_minute: float, duration_s: float) -> ProbeRecords:
-        elapsed_s = time.monotonic() - began
-        progress.update(ProgressUpdate(job_name=name, status="SEARCHING", elapsed_s=elapsed_s, expected_s=expected_s))
+        report("SEARCHING")
         return probe(rate_per_minute, duration_s)
 
     return reporting

@@ -101,8 +101,7 @@ def latency_against_rate(
     if rate := candidate.closed_loop_invocations_per_minute:
         axes.axvline(rate, color=GREY, linewidth=1.4, linestyle=":", label=f"closed-loop rate {rate:,.0f}/min")
     _over_rates(axes, "latency, ms", [latency for _, latency in (*users, *known, *proven)], limit_ms)
-    legend(figure, axes, columns=2)
-    return drawn(figure)
+    return drawn(figure, legend_columns=2)
 
 
 def capacity_against_cv(points: Sequence[tuple[float, float]], objective: LatencyObjective) -> Plot:
@@ -117,8 +116,7 @@ def capacity_against_cv(points: Sequence[tuple[float, float]], objective: Latenc
         xlabel="coefficient of variation of the gaps", ylabel="capacity per minute", xlim=(0, None), ylim=(0, None)
     )
     axes.yaxis.set_major_formatter("{x:,.0f}")
-    legend(figure, axes, columns=2)
-    return drawn(figure)
+    return drawn(figure, legend_columns=2)
 
 
 def _band(axes: Axes, rates: Floats, latencies: Sequence[float], candidate: Candidate) -> None:
@@ -156,8 +154,7 @@ def of_proof(proof: Proof) -> Plot:
     label = f"limit {proof.percentile} ≤ {limit_ms:g} ms"
     axes.axhline(limit_ms, color=RED, linewidth=1.2, linestyle="--", label=label)
     _over_rates(axes, f"{proof.percentile}, ms", [limit_ms, *(latency for _, latency in proven)], limit_ms)
-    legend(figure, axes, columns=2)
-    return drawn(figure)
+    return drawn(figure, legend_columns=2)
 
 
 def _over_rates(axes: Axes, label: str, latencies: Sequence[float], limit_ms: float) -> None:
@@ -194,8 +191,7 @@ def throughput_over_time(
         axes.annotate(f" {name}", (start, 1), xycoords=("data", "axes fraction"), va="bottom", color=TICK)
     axes.set(xlabel="seconds since the first request", ylabel="invocations per minute", ylim=(0, None))
     axes.yaxis.set_major_formatter("{x:,.0f}")
-    legend(figure, axes, columns=3)
-    return drawn(figure)
+    return drawn(figure, legend_columns=3)
 
 
 def _phase_starts_s(traffic_pattern: Mapping[str, Any] | None) -> Sequence[float]:
@@ -223,8 +219,7 @@ def worst_day(start: str, serving: Sequence[int], desired: Sequence[int], ideal:
     axes.set(xlabel="time, UTC", ylabel="instances", ylim=(0, None))
     axes.margins(x=0)
     axes.yaxis.set_major_formatter("{x:,.6g}")
-    legend(figure, axes, columns=3)
-    return drawn(figure)
+    return drawn(figure, legend_columns=3)
 
 
 def asked(objective: LatencyObjective) -> str:
@@ -237,15 +232,12 @@ def new_figure(size_in: tuple[float, float] = SIZE_IN) -> tuple[Figure, Axes]:
         return figure, figure.subplots()
 
 
-def legend(figure: Figure, axes: Axes, columns: int) -> None:
-    """Puts the legend of `axes` below the plot, where it covers nothing."""
+def drawn(figure: Figure, legend_columns: int = 0) -> Plot:
+    """Returns the figure as the page has it, with its data. A legend is below the plot, where it covers nothing."""
     with mpl.rc_context(STYLE):
-        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=columns)
-
-
-def drawn(figure: Figure) -> Plot:
-    """Returns the figure as the page has it, with its data."""
-    with mpl.rc_context(STYLE):
+        if legend_columns:
+            labels = figure.axes[0].get_legend_handles_labels()
+            figure.legend(*labels, loc="outside lower center", ncols=legend_columns)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
     text = buffer.getvalue()

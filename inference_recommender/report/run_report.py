@@ -35,7 +35,7 @@ from inference_recommender.report.sections import (
 )
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.verdict import capacity_by_cv
-from workloads import Candidate, ColdStart, LatencyObjective, Proof, Recommendation, Workload
+from workloads import Candidate, LatencyObjective, Proof, Recommendation, Workload
 
 DETAILS = (
     ("candidate", "candidate", ""),
@@ -295,7 +295,7 @@ def proof_report(name: str, proof: Proof, workload: Workload | None, inputs: Fol
         cautions=local_caution(proof.measured_on, proof.machine),
         tables=present([proof_table(proof), sizes_table(inputs), generator_table(inputs)]),
         proof=proof,
-        not_tested=tuple(_untested_by(proof, None)),
+        not_tested=(*_untested_by(proof, None), OTHER_PAYLOADS, COLD_START, CHANGING_TRAFFIC),
         environment={
             "fingerprint": inputs.fingerprint(archive, proof.machine, proof.measured_on, proof.instance_type),
             "target": f"{proof.instances} × {proof.instance_type}: {proof.target}",
@@ -327,16 +327,17 @@ def _untested(recommendation: Recommendation) -> Iterator[str]:
     for candidate in recommendation.candidates:
         if not candidate.verified:
             yield f"Whether {candidate_name(candidate)} meets the objective."
-    if proof is not None:
-        yield from _untested_by(proof, chosen, recommendation.cold_start)
-        return
-    yield "A fleet under open-loop arrivals. The command `prove` tests it."
+    if proof is None:
+        yield "A fleet under open-loop arrivals. The command `prove` tests it."
+    else:
+        yield from _untested_by(proof, chosen)
     yield OTHER_PAYLOADS
-    yield from _start_untested(recommendation.cold_start)
+    if recommendation.cold_start is None or recommendation.cold_start.total_s is None:
+        yield COLD_START
     yield CHANGING_TRAFFIC
 
 
-def _untested_by(proof: Proof, chosen: Candidate | None, cold_start: ColdStart | None = None) -> Iterator[str]:
+def _untested_by(proof: Proof, chosen: Candidate | None) -> Iterator[str]:
     fleet = chosen.instance_count if chosen else max((each.instances_left for each in proof.scenarios), default=None)
     if fleet and proof.instances < fleet:
         yield (
@@ -350,14 +351,6 @@ def _untested_by(proof: Proof, chosen: Candidate | None, cold_start: ColdStart |
         yield "The served archive: its hash is unknown."
     longest_s = max((each.duration_s for each in proof.scenarios), default=0.0)
     yield f"Slower hours: the longest load took {longest_s:,.0f} s."
-    yield OTHER_PAYLOADS
-    yield from _start_untested(cold_start)
-    yield CHANGING_TRAFFIC
-
-
-def _start_untested(cold_start: ColdStart | None) -> Iterator[str]:
-    if cold_start is None or cold_start.total_s is None:
-        yield COLD_START
 
 
 def _queue_untested(recommendation: Recommendation, measured: Sequence[Measurement]) -> Iterator[str]:

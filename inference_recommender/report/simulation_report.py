@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from pydantic_core import to_jsonable_python
@@ -17,12 +17,13 @@ from inference_recommender.simulate.policy_search import PolicySearchResult
 from inference_recommender.simulate.seeds import PolicyResult, SimulationCase, seeds_text
 from inference_recommender.simulate.simulation import minutes_over
 from inference_recommender.simulate.sized_service import SizedService
+from inference_recommender.simulate.tracking import DAY_MINUTES
+from inference_recommender.simulate.unseen import DAYS_WITHIN, UnseenResult
 from workloads import Workload
 from workloads.document import Document
 from workloads.objective import PROCESS_KEYS
 
 SIMULATION = "simulation.json"
-DAY_MINUTES = 24 * 60
 RECOMMENDED, FIXED, ON_FRONTIER, IDEAL = "recommended", "fixed fleet", "frontier", "ideal"
 """Names of policies. Those on the frontier are numbered, the cheapest first."""
 DETAILS = (
@@ -40,6 +41,26 @@ WINDOWS_NOTE = (
     "Index of dispersion: the variance of the count of requests in windows of a length over its mean. Poisson has 1."
 )
 HOSTS = {"sagemaker": "SageMaker endpoint", "ecs": "ECS service with a capacity provider"}
+UNSEEN = (
+    ("policy", "policy", ""),
+    ("settings", "instances, target", ""),
+    ("days_within", "days within", ",d"),
+    ("days", "of days", ",d"),
+    ("instance_hours", "instance hours", ",.1f"),
+    ("cost_over_foresight", "× foresight", ",.2f"),
+    ("cost_usd", "$", ",.2f"),
+)
+UNSEEN_DAYS = (
+    ("day", "day", ""),
+    ("peak", "peak/min", ",.0f"),
+    ("minutes_over", "minutes over", ",.0f"),
+    ("instance_hours", "instance hours", ",.1f"),
+    ("foresight_hours", "foresight hours", ",.1f"),
+)
+UNSEEN_NOTE = (
+    "A day is within the tolerance if no seed has more minutes over the objective. Foresight: the cheapest fleet that "
+    "knows the load of every minute ahead, whose instances take as long to start and to go."
+)
 POLICIES_NOTE = (
     "Means over seeds, for the whole trace; most: the most instances of any seed. The ideal fleet knows the future: in "
     "each minute it has the fewest instances that meet the objective."
@@ -74,6 +95,10 @@ class CompletedSimulation:
     workload: Workload
     results: Mapping[str, PolicyResult]
     search: PolicySearchResult | None
+    unseen: Mapping[str, UnseenResult] = field(default_factory=dict)
+    """With --judge-on: results on its days, by the same names."""
+    rise: str | None = None
+    """A sentence if target tracking cannot follow the traffic."""
 
     @property
     def name(self) -> str:
@@ -94,6 +119,8 @@ class CompletedSimulation:
     @property
     def safe(self) -> bool:
         """Whether the judged policy may be deployed."""
+        if self.unseen:
+            return self.unseen[self.name].holds and (self.search is None or self.search.safe)
         return self.search.safe if self.search else self.judged.is_within_tolerance
 
     def usd(self, hours: float) -> float | None:
@@ -169,6 +196,14 @@ def _decision(done: CompletedSimulation) -> str:
     """Returns what to do, in a sentence or two."""
     judged, allowed = done.judged, f"{done.judged.allowed_minutes:g} minutes over the objective"
     is_recommended = done.name == RECOMMENDED
+    if done.unseen and (done.search is None or done.search.safe):
+        days = done.unseen[done.name]
+        return (
+            f"{'Keep' if is_recommended and done.safe else 'Deploy' if done.safe else 'Do not deploy'} "
+            f"{judged.policy.text}: {days.days_within} of {len(days.days)} unseen days have at most "
+            f"{days.allowed_minutes:g} minutes over the objective ({DAYS_WITHIN:.0%} must), at "
+            f"{days.cost_over_foresight:.2f} × the cost of perfect foresight."
+        )
     if done.search:
         if not done.safe:
             nearest = "" if is_recommended else f" The nearest one is {judged.policy.text}."
@@ -204,7 +239,9 @@ def _highlights(done: CompletedSimulation) -> Iterator[Highlight]:
 
 def _cautions(done: CompletedSimulation) -> Iterator[str]:
     curve, judged, service = done.case.curve, done.judged, done.service
-    if done.too_few_seeds:
+    if done.rise:
+        yield done.rise
+    if done.too_few_seeds and not done.unseen:
         yield done.too_few_seeds
     yield from service.cautions
     if minutes := judged.mean("minutes_extrapolated"):
@@ -245,6 +282,25 @@ def _tables(done: CompletedSimulation) -> Iterator[Table]:
 
     hours = done.judged.mean("lower_bound_hours")
     ideal = (IDEAL, None, 0.0, 0.0, None, None, hours, done.usd(hours))
+    if done.unseen:
+        unseen = [
+            (
+                name,
+                each.policy.bounds_text,
+                each.days_within,
+                len(each.days),
+                each.instance_hours,
+                each.cost_over_foresight,
+                done.usd(each.instance_hours),
+            )
+            for name, each in done.unseen.items()
+        ]
+        yield table("unseen", "Unseen days", UNSEEN, unseen, UNSEEN_NOTE)
+        days = [
+            (each.day.isoformat(), each.peak_per_minute, each.minutes_over, each.instance_hours, each.foresight_hours)
+            for each in done.unseen[done.name].days
+        ]
+        yield table("unseen_days", "Each unseen day", UNSEEN_DAYS, days, detail=True)
     rows = [figures(name, each) for name, each in done.results.items()]
     yield table("policies", "Policies", columns, [*rows, ideal], POLICIES_NOTE)
     tried = done.search.frontier(tuple(done.results.values())) if done.search else ()

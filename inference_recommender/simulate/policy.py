@@ -1,9 +1,11 @@
-"""The values of a simulation: scaling policy, timing and traffic. Pure."""
+"""The values of a simulation: scaling policy, what it observes, timing and traffic. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal, Protocol
+
+import numpy as np
 
 from inference_recommender.capacity.statistics import Floats
 from inference_recommender.simulate.tracking import MINUTE_S
@@ -15,7 +17,7 @@ FIRST_MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
-    """Target tracking of a fleet. With equal bounds the fleet never changes."""
+    """Target tracking of a fleet, or a function. With equal bounds the fleet never changes."""
 
     target_invocations_per_instance: float
     """Per minute."""
@@ -26,10 +28,14 @@ class Policy:
     """The defaults are those of `stacks/ecs/scaling.py`."""
     scale_in: bool = True
     scheduled_minimums: tuple[ScheduledMinimum, ...] = ()
+    function: str = ""
+    """A name of `functions.py` or FILE.py:NAME, which decides instead of target tracking. It has no cooldowns."""
 
     @property
     def bounds_text(self) -> str:
         """Returns instances and target, such as "2 to 20, 15,000/min each"."""
+        if self.function:
+            return f"{self.min_capacity} to {self.max_capacity}, {self.function}"
         if self.min_capacity == self.max_capacity:
             return f"{self.min_capacity} instance{'s' * (self.min_capacity != 1)}"
         return f"{self.min_capacity} to {self.max_capacity}, {self.target_invocations_per_instance:,.0f}/min each"
@@ -37,9 +43,39 @@ class Policy:
     @property
     def text(self) -> str:
         """Returns the policy in words."""
-        cooldowns = f"cooldowns of {self.scale_out_cooldown_s} s out and {self.scale_in_cooldown_s} s in"
+        cooldowns = (
+            ""
+            if self.function
+            else f"cooldowns of {self.scale_out_cooldown_s} s out and {self.scale_in_cooldown_s} s in"
+        )
         schedule = "; ".join(f"{each.min_capacity} at {each.schedule}" for each in self.scheduled_minimums)
         return ", ".join(filter(None, (self.bounds_text, cooldowns, schedule and f"at least {schedule}")))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Observed:
+    """The knowledge of a policy function at the end of a minute."""
+
+    time: datetime
+    invocations: Floats
+    """In each minute, the oldest first. The last one is the newest that CloudWatch shows."""
+    serving: int
+    """Instances."""
+    desired: int
+    capacity: float
+    """Invocations per minute that an instance answers within the objective."""
+    target: float
+    """The recommended invocations per minute and instance."""
+    start_s: float
+    """Seconds from the request for an instance to its first answer."""
+    delay_s: float
+    """Seconds until CloudWatch shows a minute."""
+
+
+class PolicyFunction(Protocol):
+    """Decides how many instances there should be. It is asked every minute in which the fleet accepts a change."""
+
+    def __call__(self, seen: Observed) -> int: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,6 +102,11 @@ class Timing:
     known_by: Mapping[str, str] = field(default_factory=dict)
     """Field → the source of its value, unless it is assumed."""
 
+    @property
+    def start_s(self) -> float:
+        """Returns the median from the request for an instance to its first answer."""
+        return self.provisioning_s + self.model_load_s
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ZoneLoss:
@@ -82,6 +123,8 @@ class TrafficLoad:
     start: datetime
     rates: Floats
     losses: tuple[ZoneLoss, ...] = ()
+    history: Floats = field(default_factory=lambda: np.empty(0))
+    """Requests per second in each minute before the start, which a policy function knows."""
 
     @property
     def mean_per_minute(self) -> float:

@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 
 from inference_recommender.capacity.statistics import Floats
 from inference_recommender.simulate.policy import FIRST_MONDAY, TrafficLoad, ZoneLoss
-from inference_recommender.simulate.tracking import MINUTE_S
+from inference_recommender.simulate.tracking import DAY_MINUTES, MINUTE_S
 from workloads import LatencyObjective, Sizing
 
 ShapeName = Literal["diurnal", "weekly", "flash-sale", "steady-growth", "zone-lost"]
 SHAPES: tuple[ShapeName, ...] = get_args(ShapeName)
 DAYS: dict[ShapeName, int] = {"weekly": 7, "steady-growth": 7}
 """Default length in days; the other shapes have one day."""
-DAY_MINUTES = 1440
 PEAK_MINUTE, QUIETEST_HOUR = 16 * 60, 4
 WEEKEND = (1.0, 1.0, 1.0, 1.0, 1.0, 0.7, 0.6)
 """Share of the peak, Monday to Sunday."""

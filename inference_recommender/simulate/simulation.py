@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 
 from inference_recommender.capacity.statistics import Floats
 from inference_recommender.simulate.curve import LatencyCurve
+from inference_recommender.simulate.functions import ask, policy_function
 from inference_recommender.simulate.instances import EcsFleet, SimulatedFleet
-from inference_recommender.simulate.policy import Policy, Timing, TrafficLoad
+from inference_recommender.simulate.policy import Observed, Policy, Timing, TrafficLoad
 from inference_recommender.simulate.tracking import MINUTE_S, Cooldowns, ScalingSchedule, TrackingAlarms, instances_for
 from workloads import ScheduledMinimum, UsageError
 
@@ -67,13 +68,13 @@ def simulate(
     load: TrafficLoad, policy: Policy, curve: LatencyCurve, timing: Timing, seed: int, dispersion: float = 1.0
 ) -> "FleetSimulation":
     """Returns a finished simulation. The seed draws arrivals, start times and the capacity within its interval."""
-    random = np.random.default_rng(seed)
+    random, known = np.random.default_rng(seed), curve.capacity
     curve = curve.stretched(math.exp(curve.spread * float(random.standard_normal())))
     expected = load.rates * MINUTE_S
     if dispersion > 1:  # a gamma mixture of Poisson numbers is negative binomial
         expected = random.gamma(expected / (dispersion - 1), dispersion - 1)
     arrivals = random.poisson(expected).astype(float)
-    run = FleetSimulation(load, policy, curve, timing, arrivals, Random(seed))
+    run = FleetSimulation(load, policy, curve, timing, arrivals, Random(seed), known)
     run.go()
     return run
 
@@ -131,8 +132,16 @@ class FleetSimulation:
     """The state of one simulation. `go` is the hot loop: half a million turns for a year."""
 
     def __init__(
-        self, load: TrafficLoad, policy: Policy, curve: LatencyCurve, timing: Timing, arrivals: Floats, random: Random
+        self,
+        load: TrafficLoad,
+        policy: Policy,
+        curve: LatencyCurve,
+        timing: Timing,
+        arrivals: Floats,
+        random: Random,
+        known_capacity: float = 0.0,
     ) -> None:
+        """`known_capacity` is the measured capacity per second, which a policy function knows."""
         self.curve, self.arrivals, self._arrived = curve, arrivals, arrivals.tolist()
         self.delay = timing.metric_delay_s // MINUTE_S
         first = math.ceil(float(arrivals[0]) / policy.target_invocations_per_instance)
@@ -146,6 +155,9 @@ class FleetSimulation:
         https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-prerequisites.html"""
         self.schedule = scheduled(policy.scheduled_minimums, load.start, len(arrivals) * MINUTE_S)[::-1]
         self.losses = sorted(((each.at_s, each.zones) for each in load.losses), reverse=True)
+        self.function = policy_function(policy.function) if policy.function else None
+        self._load, self._timing, self._known = load, timing, known_capacity
+        self._shown = np.concatenate([load.history * MINUTE_S, arrivals])
         columns = ("serving", "paid", "desired", "wait_before_s", "wait_after_s", "dropped")
         self.columns: dict[str, list[float]] = {name: [0.0] * len(arrivals) for name in columns}
 
@@ -179,6 +191,9 @@ class FleetSimulation:
     def _scale(self, seen: int, now_s: float) -> None:
         """Feeds the alarms with the datapoint of the minute `seen`, and does what they and the schedule require."""
         capacity, running = self.capacity, self.fleet
+        if self.function:
+            self._follow(seen, now_s)
+            return
         instances = int(self.columns["serving"][seen]) if seen >= 0 else 0
         value = None
         if instances > 0 and (self._arrived[seen] or not self.zero_is_missing):
@@ -197,6 +212,29 @@ class FleetSimulation:
             capacity.scaled_out(running.add(added, now_s))
         elif action < 0 and (removed := capacity.scale_in(now_s, desired)):
             capacity.scaled_in(running.remove(removed, now_s))
+
+    def _follow(self, seen: int, now_s: float) -> None:
+        """Does what the policy function decides, within the bounds."""
+        assert self.function is not None
+        capacity, policy = self.capacity, self.capacity.policy
+        if not self.fleet.takes_changes(now_s):
+            return
+        observed = Observed(
+            time=self._load.start + timedelta(seconds=now_s),
+            invocations=self._shown[: max(len(self._load.history) + seen + 1, 0)],
+            serving=self.fleet.serving,
+            desired=capacity.desired,
+            capacity=self._known * MINUTE_S,
+            target=policy.target_invocations_per_instance,
+            start_s=self._timing.start_s,
+            delay_s=self._timing.metric_delay_s,
+        )
+        desired = min(max(ask(policy.function, self.function, observed), capacity.minimum), policy.max_capacity)
+        added, capacity.desired = desired - capacity.desired, desired
+        if added > 0:
+            self.fleet.add(added, now_s)
+        elif added < 0:
+            self.fleet.remove(-added, now_s)
 
     def course(self) -> Mapping[str, Floats]:
         """Returns an array per column, one entry per minute."""

@@ -11,7 +11,7 @@ import io
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -46,9 +46,11 @@ class Trace:
     start: datetime
     rates: Floats
     """Mean requests per second, one entry per minute."""
+    history: Floats = field(default_factory=lambda: np.empty(0))
+    """The same for the minutes before the start."""
 
     def load(self, seed: int) -> TrafficLoad:
-        return TrafficLoad(start=self.start, rates=self.rates)
+        return TrafficLoad(start=self.start, rates=self.rates, history=self.history)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,6 +85,17 @@ def parse_trace(file: str, text: str, sha256: str, name: str, fill: Fill | None 
         raise UsageError(f"{name}: is shorter than a minute: record for longer.")
     values = values[: minutes * lines_per_minute].reshape(minutes, lines_per_minute).mean(axis=1)
     return Trace(name=name, sha256=sha256, start=datetime.fromtimestamp(lines[0].at_s, UTC), rates=values)
+
+
+def following(trace: Trace, before: Trace) -> Trace:
+    """Returns the trace with the one before it as its history. Raises `UsageError` if it does not follow at once."""
+    end = before.start + len(before.rates) * MINUTE
+    if trace.start != end:
+        raise UsageError(
+            f"--judge-on: {trace.name} begins at {trace.start:%Y-%m-%d %H:%M} UTC, and {before.name} ends at "
+            f"{end:%Y-%m-%d %H:%M}. Give days that follow at once: a policy knows the days before them."
+        )
+    return replace(trace, history=np.concatenate([before.history, before.rates]))
 
 
 def trace_csv(load: TrafficLoad) -> str:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-MINUTE_S = 60
+MINUTE_S, DAY_MINUTES = 60, 1440
 OUT_DATAPOINTS = 3
 IN_MINUTES = 15
 SCALE_IN_BELOW = 0.9

@@ -34,6 +34,8 @@ from workloads.recommendation import KnownBy
 SHORTEST_S = 10.0
 """Shorter reports are dominated by the wait for the last chunk of a worker."""
 OF_A_RUN = {"workload.json", "measurements.json", "experiment.json"}
+COPIED = ("rows_per_second", "known_by", "source", "measured", "load_s")
+"""Fields that a fleet takes from its throughput unchanged."""
 NEITHER = (
     "is neither a report nor a stated rate. Give a file of `python -m containers.batch --summary FILE`, or one with "
     "rows_per_second and source."
@@ -230,12 +232,8 @@ def _fleet(
     per_hour, shards = price.usd_per_hour, needed.instance_count
     run_s = None if rows is None else rows / (shards * rate) + (throughput.load_s or 0.0)
     return BatchFleet(
+        **{name: getattr(throughput, name) for name in COPIED},
         instance_type=instance_type,
-        rows_per_second=rate,
-        known_by=throughput.known_by,
-        source=throughput.source,
-        measured=throughput.measured,
-        load_s=throughput.load_s,
         shards=shards,
         shard_parts=needed.parts,
         run_s=run_s,

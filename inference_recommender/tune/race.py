@@ -189,7 +189,7 @@ class Race:
         seen = self._look(entrant, rate, 1.0)
         step = COARSE
         while self._keeps(seen) and rate * step <= MOST_PER_MINUTE and step >= LEAST_STEP:
-            is_far = seen.latency_ms is not None and seen.latency_ms * FAR <= self._limit_s * 1000
+            is_far = seen.latency_ms is not None and seen.latency_ms * FAR <= self.limit.bound_ms
             step = step if is_far else min(step, FINE)
             try:
                 seen = self._look(entrant, rate * step, 1.0)
@@ -241,7 +241,7 @@ class Race:
 
     def _look(self, entrant: Entrant, rate: float, length: float) -> ProbeCounts:
         """Sends a probe, and drops the entrant if it is clearly below the leader."""
-        screening_s = max(LATE_EXPECTED / self.limit.allowed / rate * 60, LIMITS * self._limit_s)
+        screening_s = max(LATE_EXPECTED / self.limit.allowed / rate * 60, LIMITS * self.limit.bound_ms / 1000)
         duration_s = max(screening_s * length, self.shortest_s)
         if self.spent_s + duration_s > self.longest_s:
             raise _Ended(EndReason.TIME)
@@ -274,8 +274,3 @@ class Race:
 
     def _keeps(self, seen: ProbeCounts) -> bool:
         return seen.late_share <= self.limit.allowed
-
-    @property
-    def _limit_s(self) -> float:
-        assert self.limit.latency_ms is not None
-        return self.limit.latency_ms / 1000

@@ -10,7 +10,7 @@ from inference_recommender.capacity.rate_at_limit import RateAtLimit
 from inference_recommender.capacity.statistics import CONFIDENCE
 from inference_recommender.report.document import Plot, Report, ReportVerdict, table
 from inference_recommender.report.inputs import read_inputs
-from inference_recommender.report.plots import BLUE, GREY, ORANGE, drawn, legend, new_figure
+from inference_recommender.report.plots import BLUE, GREY, ORANGE, drawn, new_figure
 from inference_recommender.report.sections import CHANGING_TRAFFIC, COLD_START, OTHER_PAYLOADS, generator_table, present
 from inference_recommender.sizing.fleet import cost_per_million_usd
 from inference_recommender.tune.folder import TuneFolder
@@ -185,5 +185,4 @@ def tune_figures(report: Report) -> dict[str, Plot]:
     axes.set_ylim(len(known) - 0.5, -0.5)
     axes.set(xlabel="invocations per minute within the objective", xlim=(0, None))
     axes.xaxis.set_major_formatter("{x:,.0f}")
-    legend(figure, axes, columns=2)
-    return {"Capacity of each configuration": drawn(figure)}
+    return {"Capacity of each configuration": drawn(figure, legend_columns=2)}

@@ -8,12 +8,10 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache
-from types import SimpleNamespace
 from typing import Any, Self
 
 from moto.cloudformation.parsing import get_model_map
 from moto.ecr.models import Repository, ecr_backends
-from moto.iam import urls as iam_urls
 from moto.iam.access_control import IAMPolicy
 from moto.iam.aws_managed_policies import aws_managed_policies_data
 from moto.iam.models import AWSManagedPolicy, IAMBackend, Role, iam_backends
@@ -22,7 +20,6 @@ from moto.s3.models import s3_backends
 
 from local_aws.cloudformation import sagemaker_types  # noqa: F401  its classes register themselves
 from local_aws.cloudformation.service_api import Resource, StackScope, call, call_with
-from local_aws.permissions.roles import LocalIamResponse
 
 
 class BucketResource(Resource, kind="AWS::S3::Bucket", name="BucketName"):
@@ -242,11 +239,6 @@ OF_AWS = "arn:aws:iam::aws:policy"
 
 class LocalIamBackend(IAMBackend):
     """Attaches AWS's managed policies as well, and simulates a role's policies."""
-
-    @property
-    def _url_module(self) -> Any:
-        paths = dict.fromkeys(iam_urls.url_paths, LocalIamResponse.dispatch)
-        return SimpleNamespace(url_bases=iam_urls.url_bases, url_paths=paths)
 
     def attach_role_policy(self, policy_arn: str, role_name: str) -> None:
         self.know(policy_arn)

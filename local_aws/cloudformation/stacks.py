@@ -5,10 +5,8 @@ import copy
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from types import SimpleNamespace
 from typing import Any
 
-from moto.cloudformation import urls
 from moto.cloudformation.exceptions import AlreadyExistsException, ValidationError
 from moto.cloudformation.models import ChangeSet, CloudFormationBackend, Event, Stack
 from moto.cloudformation.responses import CloudFormationResponse
@@ -36,11 +34,6 @@ class LocalCloudFormationBackend(CloudFormationBackend):
         self._changing: dict[str, threading.Event] = {}
         """An event for each stack that changes, set when DescribeStacks has shown the change."""
         self._lock = threading.Lock()
-
-    @property
-    def _url_module(self) -> Any:
-        mine = {"{0}/$": LocalCloudFormationResponse.dispatch}
-        return SimpleNamespace(url_bases=urls.url_bases, url_paths=urls.url_paths | mine)
 
     def create_stack(self, name: str, template: str, parameters: dict[str, Any], *_: Any, **named: Any) -> Stack:
         """Returns at once with the stack CREATE_IN_PROGRESS, like the service."""

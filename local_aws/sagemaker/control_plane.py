@@ -7,7 +7,6 @@ checks requests by the service model and translates.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from types import SimpleNamespace
 from typing import Any
 
 from moto.applicationautoscaling.models import applicationautoscaling_backends
@@ -15,7 +14,6 @@ from moto.cloudwatch.models import cloudwatch_backends
 from moto.core.base_backend import BackendDict
 from moto.core.responses import ActionResult, EmptyResult
 from moto.ecr.models import ecr_backends
-from moto.sagemaker import urls
 from moto.sagemaker.exceptions import ValidationError
 from moto.sagemaker.models import FakeEndpointConfig, Model, SageMakerModelBackend
 from moto.sagemaker.responses import SageMakerResponse
@@ -76,11 +74,6 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         """Stops the jobs and waits until none runs."""
         self.jobs.close()
         self.processing.close()
-
-    @property
-    def _url_module(self) -> Any:
-        paths = dict.fromkeys(urls.url_paths, LocalSageMakerResponse.dispatch)
-        return SimpleNamespace(url_bases=urls.url_bases, url_paths=paths)
 
     def create_model(self, model_name: str, *arguments: Any, **named: Any) -> Model:
         if model_name in self._models:

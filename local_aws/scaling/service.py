@@ -10,10 +10,8 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
-from moto.applicationautoscaling import urls
 from moto.applicationautoscaling.exceptions import AWSValidationException
 from moto.applicationautoscaling.models import (
     ApplicationAutoscalingBackend,
@@ -116,12 +114,6 @@ class LocalScalingBackend(ApplicationAutoscalingBackend):
         """Held while the state changes: requests and the scaler run in different threads."""
         self.activities: deque[ScalingActivity] = deque(maxlen=KEPT_ACTIVITIES)
         self.cooldowns: dict[str, Cooldowns] = {}
-
-    @property
-    def _url_module(self) -> Any:
-        return SimpleNamespace(
-            url_bases=urls.url_bases, url_paths=dict.fromkeys(urls.url_paths, LocalScalingResponse.dispatch)
-        )
 
     def register_scalable_target(  # type: ignore[override]  # the others are given by name
         self, namespace: str, r_id: str, dimension: str, **about: Any

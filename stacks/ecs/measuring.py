@@ -4,7 +4,7 @@ It is in the service's stack, because StartBuild cannot choose a VPC and only th
 starts it with its own role and files: scripts/release/measure_in_vpc.sh.
 """
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
@@ -36,7 +36,7 @@ def project_name(stack_name: str) -> str:
 class MeasuringProject(Construct):
     """`project` runs `COMMANDS` in the subnets of the service."""
 
-    def __init__(self, scope: Construct, id: str, *, network: PrivateNetwork, stack_name: str) -> None:
+    def __init__(self, scope: Construct, id: str, *, network: PrivateNetwork) -> None:
         super().__init__(scope, id)
         caller = ec2.SecurityGroup(
             self, "Group", vpc=network.vpc, description="Builds that measure the service. Nothing calls them."
@@ -44,7 +44,7 @@ class MeasuringProject(Construct):
         self.project = codebuild.Project(
             self,
             "Project",
-            project_name=project_name(stack_name),
+            project_name=project_name(Stack.of(self).stack_name),
             description="Measures the service inside its VPC.",
             vpc=network.vpc,
             subnet_selection=network.subnets,

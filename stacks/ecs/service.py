@@ -18,7 +18,6 @@ from aws_cdk import aws_route53_targets as targets
 from constructs import Construct
 
 from stacks.ecs.fleet import EcsFleet
-from stacks.ecs.shared_network import PrivateNetwork
 from stacks.ecs.task import EcsTask
 from stacks.grants import acknowledge
 from stacks.model_archive import ModelArchive
@@ -68,18 +67,16 @@ class EcsService(Construct):
         scope: Construct,
         id: str,
         *,
-        network: PrivateNetwork,
         fleet: EcsFleet,
         task: EcsTask,
         archive: ModelArchive,
-        server: Server,
         environment: Mapping[str, str],
         hosting: EcsServiceHosting,
     ) -> None:
         super().__init__(scope, id)
-        self._hosting = hosting
+        network, server = fleet.network, NEURON if fleet.machine.devices else TRITON
         self._task, self._archive, self._environment = task, archive, environment
-        self._server, self._fleet, self._network = server, fleet, network
+        self._server, self._fleet, self._network, self._hosting = server, fleet, network, hosting
         self._containers()
         self.balancer_group = self._group("BalancerGroup", "Callers in the VPC reach the load balancer.")
         tasks = self._group("TaskGroup", "The load balancer reaches the tasks.")

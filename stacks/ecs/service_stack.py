@@ -10,7 +10,7 @@ from stacks.deployment import Deployment, plan_deployment
 from stacks.ecs.fleet import EcsFleet, machine
 from stacks.ecs.measuring import MeasuringProject
 from stacks.ecs.scaling import EcsScaling
-from stacks.ecs.service import NEURON, TRITON, EcsService
+from stacks.ecs.service import EcsService
 from stacks.ecs.shared_network import PrivateNetwork, Shared
 from stacks.ecs.task import EcsTask
 from stacks.ecs.watch import EcsServiceWatch
@@ -41,7 +41,7 @@ class EcsServiceStack(Stack):
         network = PrivateNetwork(self, "Network", workload=workload, shared=shared)
         most = deployment.most_instances * TASKS_DURING_AN_UPDATE
         fleet = EcsFleet(self, "Fleet", network=network, machine=runs_on, max_instances=most)
-        service = self._service(hosting, props, network, fleet, deployment)
+        service = self._service(hosting, props, fleet, deployment)
         if deployment.autoscaling is not None:
             EcsScaling(
                 self,
@@ -53,7 +53,7 @@ class EcsServiceStack(Stack):
                 safety_factor=workload.sizing.safety_factor,
             )
         if props.options.recommendation == "ignore":
-            MeasuringProject(self, "Measuring", network=network, stack_name=self.stack_name)
+            MeasuringProject(self, "Measuring", network=network)
         watch = EcsServiceWatch(
             self,
             "Watch",
@@ -73,12 +73,7 @@ class EcsServiceStack(Stack):
             CfnOutput(self, "EndpointServiceName", value=service.endpoint_service.vpc_endpoint_service_name)
 
     def _service(
-        self,
-        hosting: EcsServiceHosting,
-        props: WorkloadStackProps,
-        network: PrivateNetwork,
-        fleet: EcsFleet,
-        deployment: Deployment,
+        self, hosting: EcsServiceHosting, props: WorkloadStackProps, fleet: EcsFleet, deployment: Deployment
     ) -> EcsService:
         workload, artifact, runs_on = props.folder.workload, props.built.artifact, fleet.machine
         image = OwnImage(self, "Image", uri=hosting.image_uri, kind=runs_on.kind, workload=props)
@@ -94,11 +89,9 @@ class EcsServiceStack(Stack):
         return EcsService(
             self,
             "Serving",
-            network=network,
             fleet=fleet,
             task=task,
             archive=props.built.archive(self, "Archive"),
-            server=NEURON if runs_on.devices else TRITON,
             environment={**artifact.environment, **deployment.environment},
             hosting=hosting,
         )

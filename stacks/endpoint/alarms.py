@@ -5,7 +5,7 @@ from constructs import Construct
 
 from stacks.endpoint.metrics import MICROSECONDS_PER_MILLISECOND, EndpointMetrics
 from stacks.paging import sustained_alarm
-from workloads import LatencyObjective
+from workloads import Candidate, LatencyObjective
 
 ROLLBACK_CLIENT_ERROR_RATE = 0.05
 """Callers send malformed requests at any time. A release that rejects valid requests exceeds this share."""
@@ -21,7 +21,7 @@ class EndpointAlarms(Construct):
         *,
         metrics: EndpointMetrics,
         objective: LatencyObjective,
-        capacity_per_instance: float | None,
+        recommended: Candidate | None,
     ) -> None:
         super().__init__(scope, id)
         latency, errors, client_errors = _of_fleet(self, metrics, objective, objective.max_error_rate)
@@ -29,7 +29,7 @@ class EndpointAlarms(Construct):
         waited = metrics.client_latency(percentile.lower())
         text = f"{percentile} client latency reached {limit_ms:g} ms, the objective plus the overhead limit."
         self.paging = [*latency, sustained_alarm(self, "ClientLatency", waited, limit_ms, text), *errors]
-        if (capacity := capacity_per_instance) is not None:
+        if recommended and (capacity := recommended.max_invocations_per_minute) is not None:
             text = f"Invocations per minute and instance reached the measured capacity, {capacity:,.0f}."
             load = metrics.invocations_per_instance()
             self.paging.append(sustained_alarm(self, "Saturation", load, capacity, text))

@@ -39,20 +39,28 @@ class SageMakerEndpointStack(Stack):
         add_warnings(self, plan.warnings)
         add_legacy_note(self, props.folder)
         metrics = EndpointMetrics(stack=self.stack_name, workload=workload.name)
-        alarms = self._alarms(metrics, deployment)
+        objective, recommended = workload.latency_objective, deployment.recommended
+        alarms = EndpointAlarms(self, "Alarms", metrics=metrics, objective=objective, recommended=recommended)
         production = self._served(plan)
         endpoint = WorkloadEndpoint(
             self,
             "Serving",
             metrics=metrics,
-            objective=workload.latency_objective,
+            objective=objective,
             hosting=hosting,
             plan=plan,
             production=production,
             shadow=self._shadow(shadow),
             in_production=props.options.in_production,
         )
-        self._scale(endpoint, deployment)
+        if deployment.autoscaling is not None:
+            EndpointScaling(
+                self,
+                "Scaling",
+                endpoint_name=endpoint.endpoint_name,
+                autoscaling=deployment.autoscaling,
+                rules=hosting.scaling,
+            )
         paging = self._watch(metrics, alarms, deployment)
         recommender = RecommenderAccess(
             self,
@@ -110,26 +118,6 @@ class SageMakerEndpointStack(Stack):
             instance_types=instance_types,
             workload=self._props,
         )
-
-    def _alarms(self, metrics: EndpointMetrics, deployment: Deployment) -> EndpointAlarms:
-        recommended = deployment.recommended
-        return EndpointAlarms(
-            self,
-            "Alarms",
-            metrics=metrics,
-            objective=self._props.folder.workload.latency_objective,
-            capacity_per_instance=recommended.max_invocations_per_minute if recommended else None,
-        )
-
-    def _scale(self, endpoint: WorkloadEndpoint, deployment: Deployment) -> None:
-        if deployment.autoscaling is not None:
-            EndpointScaling(
-                self,
-                "Scaling",
-                endpoint_name=endpoint.endpoint_name,
-                autoscaling=deployment.autoscaling,
-                rules=self._hosting.scaling,
-            )
 
     def _watch(self, metrics: EndpointMetrics, alarms: EndpointAlarms, deployment: Deployment) -> Paging:
         workload = self._props.folder.workload

@@ -1,7 +1,7 @@
 """The roles of a workload's release, one for each kind of step, on named resources where a name is known."""
 
 from collections.abc import Iterable
-from functools import cached_property, partial
+from functools import partial
 
 from aws_cdk import ArnFormat, Aws, PhysicalName, Stack
 from aws_cdk import aws_iam as iam
@@ -77,39 +77,19 @@ class AssumingRole(iam.Role):
 
 
 class ReleaseAccess(Construct):
-    """`source` reads the repository; methods return the roles of the workload's steps.
+    """Methods return the roles of the workload's steps.
 
     A build runs code from pip and from checkpoints, so it can write only its own folders. `pipeline` is the scope of
     the pipeline's own roles if this construct belongs to a stage in another account or region.
     """
 
     def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        workload: str,
-        releases: s3.IBucket,
-        connection_arn: str,
-        pipeline: Construct | None = None,
+        self, scope: Construct, id: str, *, workload: str, releases: s3.IBucket, pipeline: Construct | None = None
     ) -> None:
         super().__init__(scope, id)
         self._workload, self._releases, self._pipeline = workload, releases, pipeline
         self._own_names = f"{workload.replace('_', '-')}-*"
-        self._connection_arn = connection_arn
         self._arn = partial(arn_of, self, "sagemaker")
-
-    @cached_property
-    def source(self) -> iam.Role:
-        role = iam.Role(
-            self,
-            "Source",
-            # CodePipeline's own role assumes it, which CDK adds.
-            assumed_by=iam.AccountPrincipal(Stack.of(self).account),
-            description="Gets the repository's files.",
-        )
-        role.add_to_policy(use_of(self._connection_arn))
-        return role
 
     def build(self) -> iam.Role:
         """Returns the role of the workload's build, here and as a SageMaker processing job."""

@@ -99,9 +99,7 @@ class ReleasePipelineStack(Stack):
         super().__init__(scope, id, env=props.environment, description=f"Releases {name}: model and infrastructure.")
         self._props = props
         self._releases = self._bucket()
-        self._access = ReleaseAccess(
-            self, "Access", workload=name, releases=self._releases, connection_arn=props.source.connection_arn
-        )
+        self._access = ReleaseAccess(self, "Access", workload=name, releases=self._releases)
         self._model = _model(props.workload)
         release = self._release()
         self._steps = steps.Steps(self._model, self._commit, self._releases.bucket_name)
@@ -128,7 +126,15 @@ class ReleasePipelineStack(Stack):
     def _release(self) -> codepipeline.Pipeline:
         """Returns the pipeline with its sources: the files of a commit, and a clone, which can push."""
         files, clone = codepipeline.Artifact("Source"), codepipeline.Artifact("Clone")
-        source = self._source(files, clone=False)
+        role = iam.Role(
+            self._access,
+            "Source",
+            # CodePipeline's own role assumes it, which CDK adds.
+            assumed_by=iam.AccountPrincipal(self.account),
+            description="Gets the repository's files.",
+        )
+        role.add_to_policy(use_of(self._props.source.connection_arn))
+        source = self._source(files, role, clone=False)
         self._commit = pipelines.CodePipelineFileSet.from_artifact(files)
         self._commit_id = source.variables.commit_id
         self._clone = pipelines.CodePipelineFileSet.from_artifact(clone)
@@ -136,14 +142,18 @@ class ReleasePipelineStack(Stack):
             self,
             "Release",
             pipeline_type=codepipeline.PipelineType.V1,
-            stages=[codepipeline.StageProps(stage_name="Source", actions=[source, self._source(clone, clone=True)])],
+            stages=[
+                codepipeline.StageProps(stage_name="Source", actions=[source, self._source(clone, role, clone=True)])
+            ],
             cross_account_keys=True,
             enable_key_rotation=True,
             restart_execution_on_update=True,
             reuse_cross_region_support_stacks=False,  # Each pipeline updates its own stacks.
         )
 
-    def _source(self, output: codepipeline.Artifact, *, clone: bool) -> actions.CodeStarConnectionsSourceAction:
+    def _source(
+        self, output: codepipeline.Artifact, role: iam.Role, *, clone: bool
+    ) -> actions.CodeStarConnectionsSourceAction:
         source = self._props.source
         owner, _, repository = source.repository.partition("/")
         return actions.CodeStarConnectionsSourceAction(
@@ -155,7 +165,7 @@ class ReleasePipelineStack(Stack):
             output=output,
             code_build_clone_output=clone,
             trigger_on_push=not clone,
-            role=self._access.source,
+            role=role,
         )
 
     def _bucket(self) -> s3.Bucket:
@@ -305,7 +315,6 @@ class ReleasePipelineStack(Stack):
             "Access",
             workload=name,
             releases=self._releases,
-            connection_arn=self._props.source.connection_arn,
             pipeline=Construct(self._access, stage.title()),
         )
 

@@ -104,20 +104,17 @@ def test_with_cloudwatch_a_latency_beyond_all_its_quantiles_is_in_the_smaller_un
 ENDPOINT = endpoint("lives", "ml.m5.large", 4)
 
 
-def test_an_existing_endpoints_performance_is_a_measurement_per_instance_before_the_others() -> None:
+@pytest.mark.parametrize(
+    ("existing", "instance_type", "rate"), [(ENDPOINT, "ml.m5.large", 1_000), (None, "unknown", 4_000)]
+)
+def test_an_existing_endpoints_performance_is_a_measurement_per_instance_before_the_others(
+    existing: dict[str, Any] | None, instance_type: str, rate: float
+) -> None:
     performance = {"EndpointInfo": {"EndpointName": "lives"}, "Metrics": {"MaxInvocations": 4_000, "ModelLatency": 8}}
-    existing, other = measurements(description(EndpointPerformances=[performance]), [], {}, ENDPOINT)
-    assert (existing.endpoint_name, existing.instance_type) == ("lives", "ml.m5.large")
-    assert (existing.closed_loop_invocations_per_minute, existing.model_latency_ms) == (1_000, 8)
-    assert other.endpoint_name == "sm-epc-1"
-    assert other.closed_loop_invocations_per_minute == 12_000
-
-
-def test_an_unknown_existing_endpoint_keeps_its_name_and_has_an_unknown_type() -> None:
-    performance = {"EndpointInfo": {"EndpointName": "lives"}, "Metrics": {"MaxInvocations": 4_000, "ModelLatency": 8}}
-    existing, _ = measurements(description(EndpointPerformances=[performance]), [], {})
-    assert (existing.endpoint_name, existing.instance_type) == ("lives", "unknown")
-    assert existing.closed_loop_invocations_per_minute == 4_000
+    lives, other = measurements(description(EndpointPerformances=[performance]), [], {}, existing)
+    assert (lives.endpoint_name, lives.instance_type) == ("lives", instance_type)
+    assert (lives.closed_loop_invocations_per_minute, lives.model_latency_ms) == (rate, 8)
+    assert (other.endpoint_name, other.closed_loop_invocations_per_minute) == ("sm-epc-1", 12_000)
 
 
 def test_a_step_of_an_existing_endpoint_is_recognised_by_its_metrics() -> None:

@@ -15,7 +15,7 @@ from workloads import ROOT, Unavailable
 
 HOLD = """
 import sys, time; from pathlib import Path; from local_aws.state_folder import StateFolder
-folder = StateFolder.take(Path(sys.argv[1])); print("locked", flush=True); time.sleep(600)
+with StateFolder.take(Path(sys.argv[1])): print("locked", flush=True); time.sleep(600)
 """
 
 
@@ -44,11 +44,12 @@ def test_the_lock_of_a_killed_account_does_not_outlive_it(tmp_path: Path) -> Non
     assert holder.stdout is not None
     with holder.stdout as said:
         assert said.readline() == b"locked\n"
-    with pytest.raises(Unavailable, match=f"process {holder.pid}"):
-        StateFolder.take(tmp_path)
+    with pytest.raises(Unavailable, match=f"process {holder.pid}"), StateFolder.take(tmp_path):
+        pass
     holder.send_signal(signal.SIGKILL)
     holder.wait()
-    StateFolder.take(tmp_path).close()
+    with StateFolder.take(tmp_path):
+        pass
 
 
 def test_a_folder_that_was_open_to_others_becomes_private(tmp_path: Path) -> None:
@@ -62,8 +63,8 @@ def test_a_folder_that_was_open_to_others_becomes_private(tmp_path: Path) -> Non
 
 def test_the_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
-    with pytest.raises(Unavailable) as refused:
-        StateFolder.take(tmp_path)
+    with pytest.raises(Unavailable) as refused, StateFolder.take(tmp_path):
+        pass
     assert str(refused.value) == (f"{tmp_path} belongs to another user: choose a folder of your own with --state DIR.")
     assert not (tmp_path / "lock").exists()
 

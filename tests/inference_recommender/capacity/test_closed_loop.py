@@ -120,26 +120,18 @@ TRUE_SATURATION = 45_970
 P99_45 = Limit(percentile=99, latency_ms=45)
 
 
-def _check_stairs(seeds: range, covered: int) -> None:
+@pytest.mark.parametrize(("seeds", "covered"), [(5, 4), pytest.param(20, 17, marks=pytest.mark.slow)])
+def test_stairs_find_the_rate_and_the_load_of_a_known_service(seeds: int, covered: int) -> None:
     """From 4 to 40 users of a service that starts cold and stalls; P99 ≤ 45 ms holds up to 24 users."""
     stairs = _stairs(4, 10, 20.0)
-    runs = [SimulatedService(COLD, seed).closed_loop(stairs, 200) for seed in seeds]
+    runs = [SimulatedService(COLD, seed).closed_loop(stairs, 200) for seed in range(seeds)]
     estimates = [_estimate(run, P99_45, 200) for run in runs]
     within = [estimate for estimate in estimates if estimate is not None and estimate.within_limit]
-    assert len(within) == len(seeds)
+    assert len(within) == seeds
     assert all(abs(estimate.invocations_per_minute / TRUE_SATURATION - 1) < 0.02 for estimate in within)
     assert all(estimate.latency_ms <= 45 for estimate in within)
     intervals = [estimate.interval for estimate in within if estimate.interval]
     assert sum(low <= TRUE_SATURATION <= high for low, high in intervals) >= covered
-
-
-def test_stairs_find_the_rate_and_the_load_of_a_known_service() -> None:
-    _check_stairs(range(5), covered=4)
-
-
-@pytest.mark.slow
-def test_the_interval_of_stairs_covers_the_truth_for_17_of_twenty_seeds() -> None:
-    _check_stairs(range(20), covered=17)
 
 
 def test_one_load_is_judged_as_a_whole() -> None:

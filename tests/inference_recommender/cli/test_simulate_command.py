@@ -17,6 +17,7 @@ from inference_recommender.report.document import Value
 from inference_recommender.report.simulation_report import Simulation
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.simulate import policy_search, sized_service
+from inference_recommender.simulate.tracking import DAY_MINUTES
 from tests.builders import a_candidate, a_measurement, a_recommendation, a_run_folder
 from workloads import ArrivalProcess, Autoscaling, ColdStart, Recommendation, SageMakerEndpointHosting, load_workload
 
@@ -224,6 +225,34 @@ def test_another_policy_is_compared_with_the_recommended_one(
     assert float(str(requested["instance_hours"])) < float(str(recommended["instance_hours"]))
     within = [each["is_within_tolerance"] for each in rows(found, "details").values()]
     assert within == [code == 0, True, True]
+
+
+def test_policies_are_judged_on_days_that_follow_the_trace(
+    recommendation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every day triples at noon within a minute, which only earlier days tell in advance."""
+    day = [1000.0 if minute < 720 else 3000.0 for minute in range(DAY_MINUTES)]
+    before, after = a_trace(tmp_path, "before.csv", day * 3), tmp_path / "after.csv"
+    lines = (f"{60 * (3 * DAY_MINUTES + minute)},{rate}\n" for minute, rate in enumerate(day * 2))
+    after.write_text("".join(lines), "utf-8")
+    options = ("--judge-on", str(after), "--policy", "growth", "--policy", "step", "--json")
+    assert simulated(recommendation, *options, trace=before) == 0
+    found = document(capsys)
+    judged = rows(found, "unseen")
+    assert [(name, row["days_within"]) for name, row in judged.items()] == [
+        ("growth", 2),
+        ("step", 0),
+        ("recommended", 0),
+        ("fixed fleet", 2),
+    ]
+    assert float(str(judged["growth"]["cost_over_foresight"])) < float(
+        str(judged["fixed fleet"]["cost_over_foresight"])
+    )
+    assert found.report.decision.startswith(
+        "Deploy 2 to 20, growth: 2 of 2 unseen days have at most 5 minutes over the objective (95% must), at 1."
+    )
+    assert simulated(recommendation, "--judge-on", str(after), trace=before) == 1
+    assert "Caution: Target tracking cannot hold this traffic on 2 of 2 days: " in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("few_seeds")

@@ -186,28 +186,24 @@ def test_a_cuda_target_has_an_image_with_pytorch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("image", "instance_type", "ami"),
+    ("image", "instance_type", "named", "ami"),
     [
-        ("sagemaker-tritonserver:25.09-py3", "ml.g4dn.xlarge", "al2023-ami-sagemaker-inference-gpu-4-1"),
-        ("sagemaker-tritonserver:25.04-py3", "ml.g4dn.xlarge", "al2-ami-sagemaker-inference-gpu-3-1"),
-        ("sagemaker-tritonserver:25.04-py3", "ml.g6.xlarge", None),
-        ("sagemaker-tritonserver:24.09-py3", "ml.g4dn.xlarge", None),
-        ("sagemaker-tritonserver:19.01-py3", "ml.g4dn.xlarge", None),
-        ("team/triton@sha256:0", "ml.g4dn.xlarge", None),  # the default version is 24.09
-        ("sagemaker-tritonserver:25.09-py3", "ml.c5.xlarge", None),
+        ("sagemaker-tritonserver:25.09-py3", "ml.g4dn.xlarge", None, "al2023-ami-sagemaker-inference-gpu-4-1"),
+        ("sagemaker-tritonserver:25.04-py3", "ml.g4dn.xlarge", None, "al2-ami-sagemaker-inference-gpu-3-1"),
+        ("sagemaker-tritonserver:25.04-py3", "ml.g6.xlarge", None, None),
+        ("sagemaker-tritonserver:24.09-py3", "ml.g4dn.xlarge", None, None),
+        ("sagemaker-tritonserver:19.01-py3", "ml.g4dn.xlarge", None, None),
+        ("team/triton@sha256:0", "ml.g4dn.xlarge", None, None),  # the default version is 24.09
+        ("sagemaker-tritonserver:25.09-py3", "ml.c5.xlarge", None, None),
+        ("sagemaker-tritonserver:25.09-py3", "ml.g5.xlarge", "ami", "ami"),
+        ("sagemaker-tritonserver:25.09-py3", "ml.c5.xlarge", "ami", None),
+        ("sagemaker-tritonserver:25.09-py3", "ml.inf1.xlarge", "ami", None),
     ],
 )
-def test_the_host_ami_is_what_the_image_needs_on_the_type(image: str, instance_type: str, ami: str | None) -> None:
-    chosen: dict[Any, str] = {"gpu": f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{image}"}
-    assert host_ami(REVIEWS.workload, chosen, instance_type) == ami
-
-
-def test_a_host_ami_of_the_settings_is_for_gpus_alone() -> None:
-    settings = REVIEWS.workload.recommender.model_copy(update={"host_ami": "ami"})
+def test_the_host_ami_is_the_named_one_or_what_the_image_needs_on_the_type(
+    image: str, instance_type: str, named: str | None, ami: str | None
+) -> None:
+    chosen: dict[Any, str] = {"gpu": f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{image}", "inf1": "i"}
+    settings = REVIEWS.workload.recommender.model_copy(update={"host_ami": named})
     workload = REVIEWS.workload.model_copy(update={"recommender": settings})
-    chosen: dict[Any, str] = {"gpu": "g", "inf1": "i"}
-    assert [host_ami(workload, chosen, name) for name in ("ml.g5.xlarge", "ml.inf1.xlarge", "ml.c5.xlarge")] == [
-        "ami",
-        None,
-        None,
-    ]
+    assert host_ami(workload, chosen, instance_type) == ami

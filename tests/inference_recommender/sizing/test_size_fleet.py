@@ -64,13 +64,6 @@ def test_the_document_has_the_promised_keys(tmp_path: Path, capsys: pytest.Captu
     assert {key: found["recommended"][key] for key in expected} == expected
 
 
-def test_both_spellings_of_max_invocations_are_read() -> None:
-    """MaximumInvocations is the developer guide's name."""
-    spellings: tuple[dict[str, Any], ...] = ({"MaxInvocations": 648}, {"MaximumInvocations": 648})
-    for spelling in spellings:
-        assert job(job_result(**spelling)).measured[0].closed_loop_invocations_per_minute == 648
-
-
 def test_a_latency_that_can_only_be_microseconds_is_converted() -> None:
     """The figures are those of the sample in the developer guide."""
     (found,) = sized(job(job_result(MaximumInvocations=648, ModelLatency=263_596)), 600, 300)
