@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-import onnx.helper
 import onnxruntime
 from numpy.typing import NDArray
 from onnxruntime.quantization import QuantType, quantize_dynamic
@@ -59,10 +58,10 @@ def _size(file: Path) -> int:
 def _strip(file: Path) -> None:
     """Drops stack traces and shapes: they name this machine's paths and make no graph faster."""
     model = onnx.load(file, load_external_data=False)
-    onnx.helper.strip_doc_string(model)
     graph = model.graph
     graph.name = file.stem
     del graph.value_info[:]
     for part in (model, graph, *graph.node, *graph.initializer):
+        part.doc_string = ""
         del part.metadata_props[:]
     file.write_bytes(model.SerializeToString(deterministic=True))
