@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-import botocore.session
 import psutil
 
 from local_aws.nvml import gpu_count
@@ -28,13 +27,6 @@ _CHIPS: Mapping[Hardware, str] = {
     "Trainium": "an AWS Trainium chip",
     "Gaudi": "a Gaudi chip",
 }
-
-
-@cache
-def instance_types() -> frozenset[str]:
-    """Returns every instance type that a production variant may have."""
-    service = botocore.session.get_session().get_service_model("sagemaker")
-    return frozenset(service.shape_for("ProductionVariantInstanceType").metadata["enum"])
 
 
 def refusal(instance_type: str) -> str | None:

@@ -18,6 +18,8 @@ from moto.cloudformation.exceptions import UnformattedGetAttTemplateException
 from moto.cloudformation.parsing import get_model_map, get_name_type_map
 from moto.core.botocore_stubber import BotocoreStubber
 
+from aws_api.service_model import input_shape
+
 # The account reads no profile or file of the person who started it.
 _NO_FILES = {
     "profile": (None, None, None, None),
@@ -63,13 +65,8 @@ def call_with(
     partial: bool = False,
 ) -> dict[str, Any]:
     """Calls an operation with a resource's properties: see `as_request`."""
-    request = as_request(input_shape(service, operation, region), properties, renames, partial=partial)
+    request = as_request(input_shape(service, operation), properties, renames, partial=partial)
     return call(service, operation, request, region)
-
-
-def input_shape(service: str, operation: str, region: str) -> Shape:
-    shape: Shape = client(service, region).meta.service_model.operation_model(operation).input_shape
-    return shape
 
 
 def as_request(

@@ -24,7 +24,7 @@ from local_aws import machine, nvml
 from local_aws.permissions.enforced import ServiceRoles
 from local_aws.process.local_account import role_session
 from local_aws.process.model_server import ModelServer
-from local_aws.process.neuron import NeuronServer
+from local_aws.process.neuron import NeuronServer, NeuronStandIn
 from local_aws.process.triton import TritonServer
 from local_aws.settings import AccountSettings
 from local_aws.state_folder import check_room
@@ -132,15 +132,16 @@ class ModelHost:
 
     def refusal(self, instance_type: str) -> str | None:
         """Returns in one sentence why no server here can stand in for `instance_type`, or None where one can."""
-        if self.settings.neuron is not None and self.settings.neuron.serves(instance_type):
-            return None
-        return machine.refusal(instance_type)
+        return None if self._stand_in(instance_type) else machine.refusal(instance_type)
 
     def measures_on(self, instance_type: str) -> str:
         """Returns the machine that replaces `instance_type` here."""
-        if self.settings.neuron is not None and self.settings.neuron.serves(instance_type):
-            return f"{machine.description()}, {self.settings.neuron.told}"
-        return machine.description()
+        stand_in = self._stand_in(instance_type)
+        return f"{machine.description()}, {stand_in.told}" if stand_in else machine.description()
+
+    def _stand_in(self, instance_type: str) -> NeuronStandIn | None:
+        neuron = self.settings.neuron
+        return neuron if neuron is not None and neuron.serves(instance_type) else None
 
     def start(
         self, container: ModelContainer, name: str, instance_type: str, host_ami: str | None = None
@@ -160,13 +161,13 @@ class ModelHost:
         unpack_model(archive, url, repository)
         preparations.append((time.time(), "starting the server"))
         server: ModelServer
-        if self.settings.neuron is not None and self.settings.neuron.serves(instance_type):
+        if stand_in := self._stand_in(instance_type):
             session: dict[str, str] = {}
             if container.role_arn and self.environment:  # the server may read and write S3 as its role
                 session = role_session(self.environment, container.role_arn, "SageMaker")
             server = NeuronServer.start(
                 repository,
-                stand_in=self.settings.neuron,
+                stand_in=stand_in,
                 instance_type=instance_type,
                 environment={**session, **container.environment},
                 log_file=log_file,

@@ -13,8 +13,8 @@ from typing import Any
 
 from moto.sagemaker.exceptions import ValidationError
 
-from aws_api.service_model import range_problems
-from local_aws import machine, service_model
+from aws_api.service_model import enum, range_problems
+from local_aws import service_model
 from local_aws.permissions.actions import GRANT_IS_FOR_AWS, ApiCall
 from local_aws.permissions.enforced import read_object
 from local_aws.process.model_server import ModelServer
@@ -250,7 +250,7 @@ def _combinations(endpoint: Mapping[str, Any]) -> Iterator[InstanceTest]:
     instance_type = endpoint.get("InstanceType")
     if instance_type is None:
         raise ValidationError("This local account tests instance types only, not ServerlessConfig.")
-    if instance_type not in machine.instance_types():
+    if instance_type not in enum("sagemaker", "ProductionVariantInstanceType"):
         raise ValidationError(f"'{instance_type}' is no instance type that a SageMaker endpoint can have.")
     ranges = (endpoint.get("EnvironmentParameterRanges") or {}).get("CategoricalParameterRanges") or []
     for values in itertools.product(*(item["Value"] for item in ranges)):

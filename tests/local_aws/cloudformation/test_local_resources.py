@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from aws_api.service_model import input_shape
 from local_aws.cloudformation.recorded import REASON, schema_of
-from local_aws.cloudformation.service_api import as_request, input_shape
+from local_aws.cloudformation.service_api import as_request
 from tests.local_aws.cloudformation.test_local_stacks import Stacks, stacks, template  # noqa: F401  a fixture
 from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, Endpoints, echo_archive, wait_until
 from workloads import ROOT
@@ -53,11 +54,11 @@ def test_a_template_may_write_numbers_and_truths_as_text() -> None:
     schema = schema_of("AWS::ECS::Service")
     assert schema is not None
     assert schema.problems({"DesiredCount": "2", "EnableExecuteCommand": "true"}) == []
-    assert as_request(input_shape("ecs", "CreateService", "us-east-1"), {"DesiredCount": "2"}) == {"desiredCount": 2}
+    assert as_request(input_shape("ecs", "CreateService"), {"DesiredCount": "2"}) == {"desiredCount": 2}
 
 
 def test_a_property_without_a_place_in_the_request_is_refused() -> None:
-    shape = input_shape("ecs", "DeleteCluster", "us-east-1")
+    shape = input_shape("ecs", "DeleteCluster")
     sentence = "Properties.Force: DeleteClusterRequest has no such parameter. It has: cluster."
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         as_request(shape, {"Cluster": "one", "Force": True})
