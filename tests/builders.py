@@ -1,7 +1,10 @@
 """One builder for each document of the contract and of a run's folder. Keywords replace members."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
+
+import pytest
 
 from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.measurement import Measurement
@@ -19,6 +22,7 @@ from workloads import (
 )
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 SHA256 = "a" * 64
 OBJECTIVE = LatencyObjective(percentile="P90", model_latency_ms=50.0, peak_invocations_per_minute=12_000)
@@ -154,3 +158,10 @@ def known(value: T | None) -> T:
     """Returns a value that a test expects to be there."""
     assert value is not None
     return value
+
+
+def message_of(error: type[Exception], call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> str:
+    """Returns the message of the error that the call must raise."""
+    with pytest.raises(error) as caught:
+        call(*args, **kwargs)
+    return str(caught.value)

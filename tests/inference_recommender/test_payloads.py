@@ -23,6 +23,7 @@ from inference_recommender.payloads import (
     tensors,
 )
 from inference_recommender.report.candidates import lengths_text
+from tests.builders import message_of
 from workloads import LatencyObjective, TextClassification, UsageError, load_workload
 
 
@@ -72,9 +73,7 @@ def test_binary_requests_have_headers_of_one_size_which_the_content_type_of_all_
 def test_a_request_of_several_rows_that_no_endpoint_takes_is_named() -> None:
     rows = [{"text": "a"}, {"text": "b"}, {"text": "c" * 4_000_000}, {"text": "d" * 4_000_000}]
     check_payloads("spellcheck", rows)
-    with pytest.raises(UsageError) as refused:
-        check_payloads("spellcheck", rows, objective(2))
-    assert str(refused.value) == (
+    assert message_of(UsageError, check_payloads, "spellcheck", rows, objective(2)) == (
         "workloads/spellcheck/payloads.jsonl: request 2 of 2 rows is 8,000,086 bytes. Allowed: 6,291,456 at most, as "
         "InvokeEndpoint takes."
     )
@@ -99,9 +98,7 @@ def test_what_a_person_types_is_the_only_field_or_a_json_object_of_all() -> None
 
 @pytest.mark.parametrize("typed", ["How tall?", "[1]", '{"question": "a"}', '{"question": "a", "context": 2}'])
 def test_a_row_of_several_fields_must_be_whole(typed: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        row_of(typed, ["question", "context"])
-    assert str(refused.value) == (
+    assert message_of(UsageError, row_of, typed, ["question", "context"]) == (
         f'TEXT: got \'{typed}\', but this model has several fields: give {{"question": "…", "context": "…"}}.'
     )
 
@@ -146,9 +143,7 @@ def test_a_build_without_a_tokenizer_gives_a_warning(tmp_path: Path, monkeypatch
         f"{repository} has no tokenizer.json, so payload lengths are unknown. Run `python -m model_build build "
         "spellcheck --target tensorrt` here. A model that tokenizes with a TorchScript module has none."
     )
-    with pytest.raises(UsageError) as refused:
-        built_tokenizer(folder)
-    assert str(refused.value) == reason
+    assert message_of(UsageError, built_tokenizer, folder) == reason
     assert known_lengths(folder, warnings.append) is None
     assert warnings == [f"The recommendation will not state payload lengths. {reason}"]
     (repository / "spellcheck/1").mkdir(parents=True)

@@ -8,6 +8,7 @@ import pytest
 
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli.arguments import count, deployed_workload, percentile, positive
+from tests.builders import message_of
 from tests.inference_recommender.api import DeployedAccount
 from tests.inference_recommender.conftest import Cli
 from workloads import ProjectError, UsageError, load_workload
@@ -32,9 +33,7 @@ def test_a_value_is_read(parse: Callable[[str], Any], text: str, value: Any) -> 
 )
 def test_a_wrong_value_is_refused(parse: Callable[[str], Any], texts: list[str], rule: str) -> None:
     for text in texts:
-        with pytest.raises(argparse.ArgumentTypeError) as refused:
-            parse(text)
-        assert str(refused.value) == f"got '{text}', but {rule}"
+        assert message_of(argparse.ArgumentTypeError, parse, text) == f"got '{text}', but {rule}"
 
 
 CPU = {"EndpointName": "SpellcheckStack", "HostedTarget": "cpu"}
@@ -95,9 +94,7 @@ def test_settings_replace_keys_of_workload_toml() -> None:
     ],
 )
 def test_a_wrong_setting_is_rejected(setting: str, problem: str) -> None:
-    with pytest.raises(ProjectError) as caught:
-        with_settings(load_workload("spellcheck"), [setting])
-    assert str(caught.value).startswith(problem)
+    assert message_of(ProjectError, with_settings, load_workload("spellcheck"), [setting]).startswith(problem)
 
 
 def test_a_run_of_a_named_model_does_not_read_the_stack(monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:

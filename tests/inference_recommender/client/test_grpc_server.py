@@ -22,6 +22,7 @@ from inference_recommender.client import (
     Unreachable,
 )
 from inference_recommender.client.grpc_server import METHOD, GrpcServer
+from tests.builders import message_of
 from workloads import UsageError
 
 pytestmark = pytest.mark.integration
@@ -223,9 +224,7 @@ def test_json_is_rejected_before_a_request_is_sent(url: str) -> None:
     "wrong", ["http://h:8001", "grpc://h", "grpc://h:x", "h:8001", "grpc://h:1/path", "grpc://u@h:1"]
 )
 def test_a_url_is_of_a_host_and_a_port(wrong: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        GrpcServer(wrong, "echo")
-    assert str(refused.value) == (
+    assert message_of(UsageError, GrpcServer, wrong, "echo") == (
         f"A gRPC server's URL is grpc://HOST:PORT, or grpcs://HOST:PORT with TLS. Got '{wrong}'."
     )
 

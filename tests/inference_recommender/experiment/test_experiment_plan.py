@@ -26,7 +26,7 @@ from inference_recommender.experiment.plan import (
     placeholder_image,
 )
 from inference_recommender.measure.job_requests import TestedModel
-from tests.builders import an_artifact
+from tests.builders import an_artifact, message_of
 from workloads import ProjectError, load_workload
 from workloads.own_images import OwnImage, content_of, image_file
 
@@ -72,9 +72,7 @@ def test_a_baseline_is_one_cell() -> None:
     among = cells(ANSWERS, ["inf1-data-parallel", "inf1-pipeline"])
     assert baseline_cell("ml.inf1.xlarge", among) == among[0]
     assert baseline_cell("ml.inf1.6xlarge/inf1-pipeline", among) == among[2]
-    with pytest.raises(ProjectError) as caught:
-        baseline_cell("ml.inf1.6xlarge", among)
-    assert str(caught.value) == (
+    assert message_of(ProjectError, baseline_cell, "ml.inf1.6xlarge", among) == (
         "--baseline: 'ml.inf1.6xlarge' is not one cell of this experiment. Name one as INSTANCE_TYPE/VARIANT: "
         "ml.inf1.xlarge/inf1-data-parallel, ml.inf1.6xlarge/inf1-data-parallel, ml.inf1.6xlarge/inf1-pipeline."
     )

@@ -13,6 +13,7 @@ import pytest
 from inference_recommender.load_generator import http
 from inference_recommender.load_generator.http_answer import MOST_ANSWER_BYTES, BadAnswer, ParsedAnswer, whole_head
 from inference_recommender.load_generator.load_plan import Arrivals, TrafficPattern
+from tests.builders import message_of
 from tests.inference_recommender.load_generator.virtual_run import START_S, drive, users
 from tests.virtual_time import Network, Peer, Request, answering, http_answer
 
@@ -206,9 +207,7 @@ TOO_LONG = [_answer("Transfer-Encoding: chunked"), *[b"100000\r\n" + bytes(1 << 
 )
 def test_an_answer_without_end_or_with_more_is_refused_and_not_kept(pieces: list[bytes], why: str) -> None:
     parsed = ParsedAnswer()
-    with pytest.raises(BadAnswer) as bad:
-        deque(map(parsed.feed, pieces))
-    assert str(bad.value) == why
+    assert message_of(BadAnswer, deque, map(parsed.feed, pieces)) == why
     assert len(parsed.body) <= 600
 
 

@@ -15,6 +15,7 @@ from inference_recommender.load_generator.load_plan import (
     arrival_times,
     schedule,
 )
+from tests.builders import message_of
 from workloads.errors import InvalidDocument
 
 ARRIVALS = {"arrivals": {"invocations_per_minute": 60.0, "duration_in_seconds": 1.0}}
@@ -27,9 +28,7 @@ def test_a_wrong_plan_is_rejected(tmp_path: Path, case: dict[str, Any]) -> None:
     file = tmp_path / "plan.json"
     document = {"url": "http://h/", "payloads": "p", **case["plan"]}
     file.write_text(json.dumps({key: value for key, value in document.items() if value != "none"}), "utf-8")
-    with pytest.raises(InvalidDocument) as refused:
-        LoadPlan.from_json(file)
-    assert str(refused.value) == f"{file}: {case['message']}"
+    assert message_of(InvalidDocument, LoadPlan.from_json, file) == f"{file}: {case['message']}"
 
 
 def _phases(*phases: tuple[int, int, int]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from inference_recommender.load_generator.summary import (
     summarise,
     why_invalid,
 )
+from tests.builders import message_of
 from tests.inference_recommender.load_generator.virtual_run import (
     START_S,
     plan_of,
@@ -131,9 +132,7 @@ def test_generators_that_never_ran_at_once_are_not_merged(tmp_path: Path) -> Non
         url="http://h/", payloads=tmp_path, arrivals=Arrivals(invocations_per_minute=1, duration_in_seconds=1)
     )
     outcomes = [_outcome(tmp_path, 0, "traffic ended"), _outcome(tmp_path, 0, "traffic ended", started_at=2000.0)]
-    with pytest.raises(NothingToMerge) as refused:
-        merge(outcomes, plan, tmp_path / "merged")
-    assert str(refused.value) == (
+    assert message_of(NothingToMerge, merge, outcomes, plan, tmp_path / "merged") == (
         "The 2 generators did not send at the same time for one second: the last started at 2000.0 s and the first "
         "ended at 1010.0 s since the epoch. Give their plans one start_at, and check the clocks."
     )

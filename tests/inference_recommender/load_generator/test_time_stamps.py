@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from inference_recommender.load_generator.time_stamps import read_stamps
+from tests.builders import message_of
 from workloads import UsageError
 
 SECONDS = [f"{1.7e9 + number / 4}" for number in range(100)]
@@ -43,6 +44,4 @@ def test_times_are_iso_8601_or_seconds_a_line_or_json(tmp_path: Path, lines: lis
 def test_a_bad_file_is_rejected_with_its_line(tmp_path: Path, lines: list[str], message: str) -> None:
     file = tmp_path / "arrivals.csv"
     file.write_text("\n".join(lines))
-    with pytest.raises(UsageError) as refused:
-        read_stamps(file)
-    assert str(refused.value).startswith(f"{file}{message}")
+    assert message_of(UsageError, read_stamps, file).startswith(f"{file}{message}")

@@ -16,7 +16,7 @@ from inference_recommender.measure.job import JobFailed, JobSource, candidates_o
 from inference_recommender.measure.job_requests import Configuration, TestedModel, plan_job
 from inference_recommender.measure.run import RunSubject, run
 from inference_recommender.run_folder import RunFolder
-from tests.builders import Watched, a_measurement, a_run_folder, an_artifact, known
+from tests.builders import Watched, a_measurement, a_run_folder, an_artifact, known, message_of
 from tests.inference_recommender.api import SERIES, FakeService, description, endpoint, recommendation, step
 from workloads import Interrupted, NoVerdict, Recommendation, UsageError, WorkloadFolder, load_workload
 
@@ -144,9 +144,7 @@ NO_VERDICTS: dict[str, tuple[FakeService, dict[str, Any], str]] = {
 def test_invalid_measurements_give_no_verdict(runs: Runs, name: str) -> None:
     service, series, reason = NO_VERDICTS[name]
     service.time_series = SERIES.model_copy(update=series)
-    with pytest.raises(NoVerdict) as caught:
-        runs(service)
-    assert str(caught.value) == f"No verdict: {reason} Measurements: {runs.run_folder.path}."
+    assert message_of(NoVerdict, runs, service) == f"No verdict: {reason} Measurements: {runs.run_folder.path}."
     with pytest.raises(UsageError, match="the run ended without a verdict"):
         runs.run_folder.recommendation()
 
@@ -175,9 +173,7 @@ def test_ctrl_c_stops_the_job_and_keeps_all_measurements(runs: Runs) -> None:
 def test_ctrl_c_without_a_service_says_that_the_job_may_still_run(runs: Runs) -> None:
     service, runs.sleep = FakeService([description("IN_PROGRESS")]), interrupt_once()
     service.troubles = {"stop_job": [AwsUnreachable("Could not connect")]}
-    with pytest.raises(Interrupted) as caught:
-        runs(service)
-    assert str(caught.value) == (
+    assert message_of(Interrupted, runs, service) == (
         "Interrupted: job job could not be stopped and may still run. AWS cannot be reached: Could not connect. If "
         "AWS_ENDPOINT_URL points at an account on this machine, start it with `python -m local_aws`. Stop it with "
         "`python -m inference_recommender jobs stop job`, or continue the run with `python -m inference_recommender "
@@ -222,9 +218,7 @@ def test_an_outage_leaves_a_run_that_resumes_without_a_second_job(
 ) -> None:
     service = FakeService([description("IN_PROGRESS"), description()])
     service.troubles = {call: [trouble]}
-    with pytest.raises(AwsUnavailable) as caught:
-        runs(service)
-    assert str(caught.value) == (
+    assert message_of(AwsUnavailable, runs, service) == (
         f"{trouble}\nNothing is lost. Continue with `python -m inference_recommender run --resume "
         f"{runs.run_folder.path}`. No job is created twice."
     )
@@ -256,9 +250,7 @@ def test_another_runs_job_of_the_same_name_is_rejected(runs: Runs, tmp_path: Pat
 def test_a_folder_with_a_run_takes_no_other(runs: Runs) -> None:
     runs(FakeService([description()]))
     jobs, path = runs.run_folder.jobs(), runs.run_folder.path
-    with pytest.raises(UsageError) as caught:
-        runs(FakeService([description()]))
-    assert str(caught.value) == (
+    assert message_of(UsageError, runs, FakeService([description()])) == (
         f"{path} already has a run. Continue it with `python -m inference_recommender run --resume {path}`, or choose "
         "another name with --name."
     )
@@ -293,6 +285,4 @@ def test_the_candidates_of_a_default_run_are_its_configurations_by_rate(tmp_path
 )
 def test_a_run_without_candidates_is_rejected(tmp_path: Path, kind: str, workload: str, reason: str) -> None:
     run = a_run_folder(tmp_path, a_measurement(None), request={"JobType": kind, "InputConfig": {}})
-    with pytest.raises(UsageError) as caught:
-        candidates_of(run, workload)
-    assert str(caught.value) == f"--from-default: {tmp_path} {reason}"
+    assert message_of(UsageError, candidates_of, run, workload) == f"--from-default: {tmp_path} {reason}"

@@ -19,6 +19,7 @@ from inference_recommender.measure.job_requests import (
     split_into_jobs,
 )
 from inference_recommender.payloads import header_size
+from tests.builders import message_of
 from workloads import StairTraffic, Unavailable, UsageError, Workload, WorkloadFolder, load_workload
 from workloads.folder import with_settings
 
@@ -110,9 +111,7 @@ def test_a_job_is_refused_on_hosts_that_are_known_not_to_start_the_image(spellch
         if kind == "default"
         else plan_job(workload, "quick", spellcheck.traffic("quick"), TESTED, "job-1")
     )
-    with pytest.raises(UsageError) as caught:
-        plan.check_drivers(workload)
-    assert str(caught.value) == (
+    assert message_of(UsageError, plan.check_drivers, workload) == (
         "hosting.triton_version: a job's hosts of ml.g5.xlarge, ml.g4dn.xlarge start with NVIDIA driver 470, on which "
         "Triton 25.04 does not start. A job cannot choose another driver. Set hosting.triton_version to 24.09 and "
         "build again, or measure the stack's endpoint without --job. --set recommender.ignore_driver=true sends the "
@@ -178,9 +177,7 @@ REFUSALS: dict[str, tuple[list[str], dict[str, Any], str]] = {
 def test_a_request_that_the_service_would_reject_is_not_sent(spellcheck: WorkloadFolder, name: str) -> None:
     settings, changes, problem = REFUSALS[name]
     workload, tested = with_settings(spellcheck, settings).workload, replace(TESTED, **changes)
-    with pytest.raises(UsageError) as caught:
-        plan_default_job(workload, tested, "job-1")
-    assert str(caught.value).startswith(problem)
+    assert message_of(UsageError, plan_default_job, workload, tested, "job-1").startswith(problem)
 
 
 @pytest.mark.parametrize(
@@ -209,9 +206,7 @@ def test_a_candidate_that_no_endpoint_can_have_is_rejected(
 
 def test_a_workload_without_an_endpoint_has_no_job() -> None:
     folder = load_workload("query_intent")
-    with pytest.raises(UsageError) as caught:
-        plan_job(folder.workload, "quick", folder.traffic("quick"), TESTED, "job-1")
-    assert str(caught.value) == (
+    assert message_of(UsageError, plan_job, folder.workload, "quick", folder.traffic("quick"), TESTED, "job-1") == (
         "workloads/query_intent/workload.toml: hosting.kind: is 'ecs-service', so the workload has no endpoint and "
         "inf1.6xlarge no job. Allowed: 'sagemaker-endpoint'. Measure the running service with "
         "`python -m inference_recommender run query_intent --url URL`."
@@ -221,9 +216,7 @@ def test_a_workload_without_an_endpoint_has_no_job() -> None:
 def test_traffic_longer_than_the_longest_job_and_a_reserved_name_are_rejected(spellcheck: WorkloadFolder) -> None:
     stairs = StairTraffic(type="stairs", users_per_step=1, steps=10, duration_s=18_001)
     workload = spellcheck.workload.model_copy(update={"traffic": {SERVICE_DEFAULT: stairs}})
-    with pytest.raises(UsageError) as caught:
-        plan_job(workload, SERVICE_DEFAULT, stairs, TESTED, "job-1")
-    assert str(caught.value) == (
+    assert message_of(UsageError, plan_job, workload, SERVICE_DEFAULT, stairs, TESTED, "job-1") == (
         "workloads/spellcheck/workload.toml: traffic.service-default: this name stands for a default job's traffic. "
         "Choose another.\n"
         "workloads/spellcheck/workload.toml: traffic.service-default: lasts 18,001 s. Allowed: 18,000 s at most, the "

@@ -8,7 +8,7 @@ import pytest
 from inference_recommender.capacity.probe import ProbeRecords
 from inference_recommender.capacity.search import SendProbe
 from inference_recommender.measure.proving import Proving, default_duration_s, loads
-from tests.builders import OBJECTIVE, a_candidate, a_recommendation, a_system, known
+from tests.builders import OBJECTIVE, a_candidate, a_recommendation, a_system, known, message_of
 from tests.inference_recommender.measure.proof_service import bearing
 from workloads import POISSON, ArrivalProcess, Candidate, Proof, Sizing, UsageError
 
@@ -163,9 +163,7 @@ def test_a_proof_that_ended_early_says_so() -> None:
 
 
 def test_too_short_a_time_for_the_percentile_is_refused() -> None:
-    with pytest.raises(UsageError) as caught:
-        _proving(bearing(1800), longest_s=2.0)
-    assert str(caught.value) == (
+    assert message_of(UsageError, _proving, bearing(1800), longest_s=2.0) == (
         "--max-duration-s: 2 s is too short for P90 at 1,200 invocations/min. Allowed: 3 s or more."
     )
     with pytest.raises(UsageError, match=r"Allowed: 5 s or more\."):

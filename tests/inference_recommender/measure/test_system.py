@@ -16,6 +16,7 @@ from inference_recommender.measure.system import (
     system_at_url,
     system_of_endpoint,
 )
+from tests.builders import message_of
 from workloads import UsageError
 
 NOW = datetime(2026, 11, 23, 3, 0, tzinfo=UTC)
@@ -89,9 +90,7 @@ SERVERLESS = {"VariantName": "AllTraffic", "ServerlessConfig": {}}
     ],
 )
 def test_other_endpoints_cannot_be_measured(changes: dict[str, Any], reason: str) -> None:
-    with pytest.raises(AwsUnavailable) as caught:
-        system(**changes)
-    assert str(caught.value) == f"Endpoint lives cannot be measured: {reason}"
+    assert message_of(AwsUnavailable, system, **changes) == f"Endpoint lives cannot be measured: {reason}"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import tomllib
 from inference_recommender.__main__ import main
 from inference_recommender.cli import size
 from inference_recommender.sizing.batch import read_throughput
-from tests.builders import an_artifact
+from tests.builders import an_artifact, message_of
 from tests.inference_recommender.conftest import Cli
 from tests.inference_recommender.sizing.builders import ARCHIVE, CPU_ARCHIVE, batch_report, job_result, job_text
 from workloads import ROOT, BatchRecommendation, NoVerdict, ProjectError, WorkloadFolder
@@ -138,9 +138,7 @@ def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
         (two, "has reports of 2 archives. Give the reports of one."),
         (stated(tmp_path), "has a stated rate among 2 files. Give only the stated rate."),
     ):
-        with pytest.raises(ProjectError) as raised:
-            read_throughput([one, second], 0.01, "here")
-        assert str(raised.value) == f"{one}, {second}: {problem}"
+        assert message_of(ProjectError, read_throughput, [one, second], 0.01, "here") == f"{one}, {second}: {problem}"
 
 
 def test_a_baseline_of_another_checkpoint_is_refused(folder: WorkloadFolder, tmp_path: Path, cli: Cli) -> None:
