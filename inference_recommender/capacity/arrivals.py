@@ -196,7 +196,7 @@ def arrival_times(
     """Returns the seconds at which requests arrive before `duration_s`, ascending. A replay needs its `stamps_s`."""
     if process.process == "replay":
         assert stamps_s is not None
-        return _replayed(stamps_s, rate_per_s, duration_s, random)
+        return replayed(stamps_s, rate_per_s, duration_s, random)[0]
     if process.process in ("markov-modulated", "on-off"):
         return _modulated(process, rate_per_s, duration_s, random)
     expected = rate_per_s * duration_s
@@ -232,12 +232,16 @@ def _modulated(process: ArrivalProcess, rate_per_s: float, duration_s: float, ra
     return times[times < duration_s]
 
 
-def _replayed(stamps_s: Floats, rate_per_s: float, duration_s: float, random: np.random.Generator) -> Floats:
-    """Returns a stretch of the stamps from a random moment on. Raises `UsageError` if they are too short."""
+def replayed(stamps_s: Floats, rate_per_s: float, duration_s: float, random: np.random.Generator) -> tuple[Floats, int]:
+    """Returns a stretch of the stamps from a random moment on, and the index of its first one.
+
+    Raises `UsageError` if the stamps are too short.
+    """
     length_s = check_length(stamps_s, rate_per_s, duration_s)
     times: Floats = (stamps_s - stamps_s[0]) * (length_s / (stamps_s[-1] - stamps_s[0]))
     times = times - random.uniform(0.0, length_s - duration_s)
-    return times[(times >= 0) & (times < duration_s)]
+    first, last = np.searchsorted(times, [0.0, duration_s])
+    return times[first:last], int(first)
 
 
 def check_length(stamps_s: Floats, rate_per_s: float, duration_s: float) -> float:

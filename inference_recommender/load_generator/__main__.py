@@ -90,7 +90,7 @@ async def run_plan(plan: LoadPlan, sent: Outgoing, out: Path, clock: Clock = SYS
     measured = MeasuredRun(
         requests=run.log.requests(stalls_s=run.stalls_s),
         unserved_s=run.log.unserved_s,
-        sizes=[len(request.partition(b"\r\n\r\n")[2]) for request in sent.requests],
+        sizes=sent.sizes,
         open_loop=plan.arrivals is not None,
         started_at=run.started_at,
         duration_s=run.duration_s,

@@ -5,7 +5,7 @@ k · UsersPerStep users during its k-th step. Open loop: an arrival process of a
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_pascal
 
 from inference_recommender.capacity import arrivals as processes
 from inference_recommender.capacity.statistics import Floats
-from inference_recommender.load_generator.time_stamps import read_stamps
+from inference_recommender.load_generator.time_stamps import read_recording, read_stamps
 from workloads import POISSON, ArrivalProcess
 from workloads.document import Document
 from workloads.objective import Percentile
@@ -216,3 +216,17 @@ def arrival_times(arrivals: Arrivals) -> Floats:
     stamps_s = read_stamps(Path(process.file)) if process.file else None
     rate_per_s = arrivals.invocations_per_minute / 60
     return processes.arrival_times(process, rate_per_s, arrivals.duration_in_seconds, random, stamps_s)
+
+
+def payload_numbers(arrivals: Arrivals, sizes: Sequence[int]) -> list[int] | None:
+    """Returns for each arrival the payload of the nearest size to the recorded length; None without lengths."""
+    process, random = arrivals.process, np.random.default_rng(arrivals.seed)
+    stamps_s, lengths = read_recording(Path(process.file)) if process.file else (None, None)
+    if stamps_s is None or lengths is None:
+        return None
+    rate_per_s = arrivals.invocations_per_minute / 60
+    times, first = processes.replayed(stamps_s, rate_per_s, arrivals.duration_in_seconds, random)
+    order, ascending = np.argsort(sizes), np.sort(sizes)
+    middles = (ascending[1:] + ascending[:-1]) / 2
+    nearest: list[int] = order[np.searchsorted(middles, lengths[first : first + len(times)])].tolist()
+    return nearest

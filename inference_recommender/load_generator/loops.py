@@ -12,7 +12,15 @@ from typing import Any
 
 from inference_recommender.load_generator.clock import Clock
 from inference_recommender.load_generator.http import Connection, Pool
-from inference_recommender.load_generator.load_plan import Arrivals, LoadPlan, Schedule, Share, arrival_times, schedule
+from inference_recommender.load_generator.load_plan import (
+    Arrivals,
+    LoadPlan,
+    Schedule,
+    Share,
+    arrival_times,
+    payload_numbers,
+    schedule,
+)
 from inference_recommender.load_generator.records import RequestLog
 from inference_recommender.load_generator.requests import Outgoing
 
@@ -77,6 +85,7 @@ class OpenLoop:
         self._times_s = arrival_times(arrivals)[share.index :: share.of]
         self._connections = max(share.count(arrivals.connections), 1)
         self._requests = outgoing.requests
+        self._payloads = payload_numbers(arrivals, outgoing.sizes)
         self._moments: list[float] = []
         """When each request is due on the run's clock. Empty before the start."""
         self._next = 0
@@ -140,7 +149,7 @@ class OpenLoop:
         number = self._next
         self._next = number + 1
         of_all = number * self._share.of + self._share.index
-        payload = of_all % len(self._requests)
+        payload = of_all % len(self._requests) if self._payloads is None else self._payloads[of_all]
         connection.send(self._moments[number], self._requests[payload], payload)
 
 

@@ -83,6 +83,11 @@ class Outgoing:
     timeout_s: float = REQUEST_TIMEOUT_S
     """Seconds from a request's send to the end of its answer; after them it has failed."""
 
+    @property
+    def sizes(self) -> list[int]:
+        """The bytes of each payload."""
+        return [len(request.partition(b"\r\n\r\n")[2]) for request in self.requests]
+
 
 def outgoing(plan: LoadPlan, bodies: Sequence[bytes]) -> Outgoing:
     """Returns the requests of `plan`. Raises `AwsUnavailable` without credentials or a region."""

@@ -72,13 +72,12 @@ def load_pretrained(auto: str, folder: Path, *, encoder_only: bool = False, **op
     Checks what `check_weights` checks. Raises `UsageError`. With `encoder_only`, a missing pooler and the weights of a
     head are fine.
     """
-    import torch
     import transformers
 
     with loading(folder):
         model, report = getattr(transformers, auto).from_pretrained(
             folder,
-            dtype=torch.float32,
+            dtype="float32",
             local_files_only=True,
             use_safetensors=True,
             output_loading_info=True,

@@ -1,5 +1,6 @@
 """When requests are sent: users in a closed loop and arrivals in an open one, in virtual time to the microsecond."""
 
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -10,6 +11,7 @@ from inference_recommender.load_generator.loops import BACKLOG_S, PRIME
 from inference_recommender.load_generator.records import RequestLog
 from tests.inference_recommender.load_generator.virtual_run import BODIES, VirtualRun, drive, users
 from tests.virtual_time import Request, answering
+from workloads import ArrivalProcess
 
 MICROSECOND = 1e-6
 
@@ -74,6 +76,14 @@ def test_requests_are_sent_at_the_moments_of_the_plan() -> None:
     assert _bodies(virtual) == [BODIES[number % len(BODIES)] for number in range(len(virtual.seen_s))]
     assert len(virtual.run.log.requests().unfinished_intended_s) == 0
     assert virtual.run.lags_s.max() < MICROSECOND
+
+
+def test_a_replay_sends_payloads_of_the_recorded_lengths(tmp_path: Path) -> None:
+    file = tmp_path / "arrivals.csv"
+    file.write_text("\n".join(f"{number / 100},{len(BODIES[0])}" for number in range(200)), "utf-8")
+    process = ArrivalProcess(process="replay", file=str(file))
+    arrivals = Arrivals(invocations_per_minute=6000, duration_in_seconds=1, process=process)
+    assert {len(body) for body in _bodies(drive(arrivals, answering()))} == {len(BODIES[0])}
 
 
 @pytest.mark.parametrize("connections", [1, 3])

@@ -16,6 +16,7 @@ from local_aws.sagemaker import endpoint_fleet
 from local_aws.sagemaker.endpoint import LocalEndpoint
 from local_aws.sagemaker.endpoint_fleet import EndpointVariant, Fleet
 from local_aws.sagemaker.model_host import ModelContainer, ModelHost
+from local_aws.settings import AccountSettings
 from tests.local_aws.conftest import wait_until
 from workloads import Unavailable
 
@@ -54,7 +55,8 @@ class Host:
     closed = False
 
     def __init__(self, most_servers: int = 4) -> None:
-        self.most_servers = most_servers
+        folder = Path()
+        self.settings = AccountSettings(state=folder, region="", toolchain=folder, most_servers=most_servers)
         self.running: list[Server] = []
         self.started = 0
         self.fails_from: int | None = None
