@@ -58,15 +58,10 @@ def _size(file: Path) -> int:
 def _strip(file: Path) -> None:
     """Drops stack traces and shapes: they name this machine's paths and make no graph faster."""
     model = onnx.load(file, load_external_data=False)
-    model.doc_string = ""
-    del model.metadata_props[:]
     graph = model.graph
-    graph.name, graph.doc_string = file.stem, ""
-    del graph.metadata_props[:], graph.value_info[:]
-    for node in graph.node:
-        node.doc_string = ""
-        del node.metadata_props[:]
-    for initializer in graph.initializer:
-        initializer.doc_string = ""
-        del initializer.metadata_props[:]
+    graph.name = file.stem
+    del graph.value_info[:]
+    for part in (model, graph, *graph.node, *graph.initializer):
+        part.doc_string = ""
+        del part.metadata_props[:]
     file.write_bytes(model.SerializeToString(deterministic=True))

@@ -19,9 +19,9 @@ from workloads import ROOT
 PACKAGES = ("workloads", "aws_api", "model_build", "inference_recommender", "stacks", "containers", "local_aws")
 BUDGETS = {
     "inference_recommender": 19_440,
-    "model_build": 13_208,
+    "model_build": 13_115,
     "local_aws": 8_463,
-    "containers": 6_988,
+    "containers": 6_982,
     "aws_api": 1_336,
     "stacks": 7_026,
     "workloads": 3_940,
@@ -30,7 +30,7 @@ BUDGETS = {
     "tests": 51_990,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
-PRODUCTION_LINES = 67_780
+PRODUCTION_LINES = 67_681
 SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
 

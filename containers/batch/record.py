@@ -21,7 +21,7 @@ from typing import Any
 from ..container_errors import ContainerError, exit_code_of, parser_of
 from ..encoder import goldens, load_engine
 from ..encoder.goldens import Golden, RecordedOutputs
-from ..encoder.predictor import Predictor
+from ..encoder.predictor import Predictor, by_window
 from ..encoder.preprocess import Preprocessor
 from ..encoder.row import Refusal
 from ..encoder.settings import Settings
@@ -43,8 +43,8 @@ def record(folder: Path, lines: Sequence[str], name: str) -> RecordedOutputs:
         for code in preprocessor.encode(_texts(line, predictor.settings)):
             if isinstance(code, Refusal):
                 raise ContainerError(f"--input {name}: row {number} {code.message}.")
-            for window in windows([code]):
-                [outputs] = predictor.outputs([replace(window, more=())])
+            for window in (replace(each, more=()) for each in windows([code])):
+                [outputs] = by_window(predictor.run([window]), [window])
                 numbers = {name: output.reshape(-1).tolist() for name, output in outputs.items()}
                 length = padded_length(len(window), predictor.settings.pad_to)
                 recorded.append(Golden(number, length, window.token_ids, window.type_ids, numbers))

@@ -39,7 +39,9 @@ class FixedBatch:
         self._batch_size = batch_size
 
     def run(self, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        rows, filled = _filled(tensors, self._batch_size)
+        rows = len(next(iter(tensors.values())))
+        fill = -rows % self._batch_size
+        filled = {name: np.concatenate([each, np.repeat(each[-1:], fill, 0)]) for name, each in tensors.items()}
         batches = [
             self._engine.run({name: tensor[start : start + self._batch_size] for name, tensor in filled.items()})
             for start in range(0, rows, self._batch_size)
@@ -114,10 +116,3 @@ class Lanes:
             return [self._engines[number].run(part) for part in parts]
         finally:
             self._idle.put(number)
-
-
-def _filled(tensors: Mapping[str, NDArray[Any]], batch_size: int) -> tuple[int, dict[str, NDArray[Any]]]:
-    """Returns the number of rows given, and the tensors filled up to a multiple of `batch_size`."""
-    rows = len(next(iter(tensors.values())))
-    fill = -rows % batch_size
-    return rows, {name: np.concatenate([tensor, np.repeat(tensor[-1:], fill, 0)]) for name, tensor in tensors.items()}

@@ -37,14 +37,13 @@ class Predictor:
         answers = iter(answer(self.settings, self.run(codes), codes, given) if codes else ())
         return [code if isinstance(code, Refusal) else next(answers) for code in encoded]
 
-    def outputs(self, encodings: Sequence[Encoding]) -> list[dict[str, NDArray[Any]]]:
-        """Returns the compiled model's outputs for each window of each row; those per token are cut to its length."""
-        if not encodings:
-            return []
-        apart = split(self.run(encodings), [(1, len(window)) for window in windows(encodings)])
-        return [{name: output[0] for name, output in row.items()} for row in apart]
-
     def run(self, encodings: Sequence[Encoding]) -> dict[str, NDArray[Any]]:
         """Returns the compiled model's outputs for all windows of all rows, padded to one length."""
         settings = self.settings
         return self.engine.run(tensors(windows(encodings), settings.inputs, settings.pad_to, settings.pad_token_id))
+
+
+def by_window(outputs: Mapping[str, NDArray[Any]], encodings: Sequence[Encoding]) -> list[dict[str, NDArray[Any]]]:
+    """Returns the outputs of `run` for each window of each row; those per token are cut to its length."""
+    apart = split(outputs, [(1, len(window)) for window in windows(encodings)])
+    return [{name: output[0] for name, output in own.items()} for own in apart]

@@ -88,7 +88,7 @@ def resolve(workload: WorkloadFolder, cache: Path) -> Checkpoint:
 def read(folder: Path, encoder: Path, model: Model) -> Checkpoint:
     """Checks the files of a local checkpoint against the workload's [model]. Raises `UsageError`.
 
-    The weights of a family that transformers computes are checked when transformers loads them (`check_loaded`).
+    The weights of a family that transformers computes are checked when transformers loads them (`load_pretrained`).
     """
     family = None
     if isinstance(model, TextToText):

@@ -1,7 +1,7 @@
 """Checks weights: every safetensors file is whole, every weight is there, in its shape.
 
-`check_files` and `check_weights` read only the headers of the files. `check_loaded` reads the report of transformers
-about a model that it loaded.
+`check_files` and `check_weights` read only the headers of the files. `load_pretrained` reads the report of transformers
+about the model that it loads.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from model_build.checkpoint.architectures import Shapes
 from model_build.checkpoint.families import Family
-from model_build.checkpoint.files import broken, first_line, read_json
+from model_build.checkpoint.files import broken, first_line, loading, read_json
 
 FLOATS = ("F64", "F32", "F16", "BF16")
 """The types that a weight may have. Others are of quantised models, which a build does not take."""
@@ -66,14 +66,28 @@ def check_weights(folder: Path, held: Mapping[str, Stored], wanted: Shapes) -> N
     )
 
 
-def check_loaded(folder: Path, report: Mapping[str, Any], *, encoder_only: bool = False) -> None:
-    """Checks transformers' report of loading a model: what `check_weights` checks. Raises `UsageError`.
+def load_pretrained(auto: str, folder: Path, *, encoder_only: bool = False, **options: Any) -> Any:
+    """Loads transformers' own module in fp32, ready to infer; `auto` is the class that finds it.
 
-    With `encoder_only`, a missing pooler and the weights of a head are fine.
+    Checks what `check_weights` checks. Raises `UsageError`. With `encoder_only`, a missing pooler and the weights of a
+    head are fine.
     """
+    import transformers
+
+    with loading(folder):
+        model, report = getattr(transformers, auto).from_pretrained(
+            folder,
+            dtype="float32",
+            local_files_only=True,
+            use_safetensors=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # refused below
+            **options,
+        )
     missing = sorted(name for name in report["missing_keys"] if not (encoder_only and "pooler." in name))
     unexpected = [] if encoder_only else sorted(report["unexpected_keys"])
     _refuse(folder, missing, sorted(report["mismatched_keys"]), unexpected)
+    return model.eval()
 
 
 def _refuse(folder: Path, missing: list[str], mismatched: list[Any], unexpected: list[str]) -> None:

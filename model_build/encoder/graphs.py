@@ -1,10 +1,9 @@
 """The files a BERT is compiled to, what Triton runs them with, and what the serving code must know of them. Pure."""
 
 from pathlib import Path
-from typing import Any
 
 from containers.encoder.load_engine import CUDA_FILES
-from containers.encoder.settings import Settings
+from containers.encoder.settings import OTHER_PROBLEMS, Settings
 from model_build.checkpoint import Checkpoint
 from workloads import (
     CudaTarget,
@@ -12,12 +11,8 @@ from workloads import (
     NeuronTarget,
     OnnxRuntimeTarget,
     OpenVinoTarget,
-    QuestionAnswering,
     Target,
     TensorRtTarget,
-    TextClassification,
-    TextRanking,
-    TokenClassification,
     TorchScriptTarget,
 )
 from workloads.instances import hardware
@@ -39,48 +34,32 @@ def native(target: Target) -> bool:
 
 
 def settings(model: EncoderModel, target: Target, checkpoint: Checkpoint) -> Settings:
-    """Returns what the serving code must know of the model and its tokenizer."""
+    """Returns what the serving code must know of the model and its tokenizer.
+
+    A key that only other tasks or runtimes have gets its default, which settings.json leaves out.
+    """
+    problem = getattr(model, "problem_type", "")
     return Settings(
         task=model.task,
         segments=model.segments,
         inputs=model.inputs,
         max_input_tokens=model.max_input_tokens,
         labels=model.label_names,
-        max_answer_tokens=model.max_answer_tokens if isinstance(model, QuestionAnswering) else 0,
+        max_answer_tokens=getattr(model, "max_answer_tokens", 0),
         pad_token_id=checkpoint.encoder_config.get("pad_token_id") or 0,
         threads=getattr(target, "threads", 1),
         pad_to=padded_lengths(model, target),
         batch_size=target.batch_size if isinstance(target, NeuronTarget) else 0,
         truncation=model.truncation,
         input_types=tuple(sorted(target.input_types.items())) if isinstance(target, NeuronTarget) else (),
-        **_of_task(model),
-        **_of_runtime(target),
+        problem_type=problem if problem in OTHER_PROBLEMS else "",
+        threshold=getattr(model, "threshold", 0.5),
+        activation=getattr(model, "activation", ""),
+        aggregation=getattr(model, "aggregation", ""),
+        stride=getattr(model, "stride", None),
+        precision="bf16" if target.precision == "bf16" else "fp32",  # what int8 leaves is fp32
+        instruction_sets=getattr(target, "instruction_sets", ()),
     )
-
-
-def _of_task(model: EncoderModel) -> dict[str, Any]:
-    """Returns the settings that only this task has."""
-    match model:
-        case TextClassification(problem_type="single_label_classification"):
-            return {}  # the default, which older archives do not name either
-        case TextClassification():
-            return {"problem_type": model.problem_type, "threshold": model.threshold}
-        case TextRanking():
-            return {"activation": model.activation}
-        case TokenClassification():
-            return {"aggregation": model.aggregation, "stride": model.stride}
-        case QuestionAnswering():
-            return {"stride": model.stride}
-        case _:
-            return {}
-
-
-def _of_runtime(target: Target) -> dict[str, Any]:
-    """Returns the settings that only this runtime has."""
-    if not isinstance(target, OpenVinoTarget):
-        return {}
-    precision = "bf16" if target.precision == "bf16" else "fp32"  # what int8 leaves is fp32
-    return {"precision": precision, "instruction_sets": target.instruction_sets}
 
 
 def padded_lengths(model: EncoderModel, target: Target) -> tuple[int, ...]:

@@ -6,9 +6,9 @@ code, answers after it. An example is one text, or two for embeddings; a long te
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from containers.encoder import load_engine
 from containers.encoder.answers import Answer as Served
 from containers.encoder.answers import answer
-from containers.encoder.predictor import Predictor
+from containers.encoder.predictor import Predictor, by_window
 from containers.encoder.preprocess import Preprocessor
 from containers.encoder.row import Refusal
 from containers.encoder.settings import Settings
-from containers.encoder.tensors import Encoding, split, windows
+from containers.encoder.tensors import Encoding
 from model_build.accuracy import ScoredAnswer
 from model_build.encoder.compile import compile_graphs, layers, typed_graphs
 from model_build.encoder.graphs import settings
@@ -148,49 +148,28 @@ def _compare_batch(
     compiled: Predictor,
     examples: Sequence[Example],
     encodings: Sequence[Sequence[Encoding]],
-) -> list[ParityComparison]:
+) -> Iterator[ParityComparison]:
     settings = measured(compiled.settings)
     flat = [code for codes in encodings for code in codes]
-    rows = [row for example in examples for row in rows_of(example)]
     outputs = compiled.run(flat)
-    apart = iter(split(outputs, [(1, len(window)) for window in windows(flat)]))
-    served = iter(answer(settings, outputs, flat, rows))
-    return [
-        _comparison(
-            settings,
-            example,
-            codes,
-            texts,
-            [[_first(each) for each in islice(apart, 1 + len(code.more))] for code in codes],
-            list(islice(served, len(codes))),
+    windows = iter(by_window(outputs, flat))
+    answers = iter(answer(settings, outputs, flat, [row for example in examples for row in rows_of(example)]))
+    for example, codes, texts in zip(examples, encodings, wanted, strict=True):
+        pairs = zip(chain.from_iterable(texts), islice(windows, sum(1 + len(code.more) for code in codes)), strict=True)
+        differences = np.concatenate(
+            [np.abs(ours[name] - output).ravel() for theirs, ours in pairs for name, output in theirs.items()]
         )
-        for example, codes, texts in zip(examples, encodings, wanted, strict=True)
-    ]
-
-
-def _comparison(
-    settings: Settings,
-    example: Example,
-    encodings: Sequence[Encoding],
-    wanted: Texts,
-    given: Texts,
-    served: Sequence[Served],
-) -> ParityComparison:
-    original = by_original(settings, example, encodings, wanted)
-    pairs = zip(_flat(wanted), _flat(given), strict=True)
-    differences = np.concatenate(
-        [np.abs(ours[name] - output).ravel() for theirs, ours in pairs for name, output in theirs.items()]
-    )
-    expected, compiled = (answered(settings, each, original) for each in (original, served))
-    return ParityComparison(
-        example=example,
-        original=expected,
-        compiled=compiled,
-        identical=_identical(settings, expected, compiled),
-        max_logit_difference=float(differences.max()),
-        mean_logit_difference=float(differences.mean()),
-        logits=differences.size,
-    )
+        original, served = by_original(settings, example, codes, texts), list(islice(answers, len(codes)))
+        expected, given = (answered(settings, each, original) for each in (original, served))
+        yield ParityComparison(
+            example=example,
+            original=expected,
+            compiled=given,
+            identical=_identical(settings, expected, given),
+            max_logit_difference=float(differences.max()),
+            mean_logit_difference=float(differences.mean()),
+            logits=differences.size,
+        )
 
 
 def by_original(settings: Settings, example: Example, encodings: Sequence[Encoding], given: Texts) -> list[Served]:
@@ -251,14 +230,6 @@ def _padded(output: NDArray[Any], text: Sequence[Outputs], name: str) -> NDArray
         return output
     fill = max(len(window[name]) for window in text) - len(output)
     return np.pad(output, [(0, fill), *[(0, 0)] * (output.ndim - 1)])
-
-
-def _flat(texts: Texts) -> list[Outputs]:
-    return [window for text in texts for window in text]
-
-
-def _first(outputs: Mapping[str, NDArray[Any]]) -> Outputs:
-    return {name: output[0] for name, output in outputs.items()}
 
 
 def _encode(compiled: Predictor, rows: Sequence[Row], file: Path) -> list[Encoding]:

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from containers.encoder.settings import GRAPH_OUTPUTS
-from model_build.checkpoint import Checkpoint, loading
-from model_build.checkpoint.weights import check_loaded
+from model_build.checkpoint import Checkpoint
+from model_build.checkpoint.weights import load_pretrained
 from model_build.encoder.bert import real_tokens
 from model_build.encoder.heads import embed, parameter
 from workloads import EncoderModel, FeatureExtraction
@@ -32,20 +32,11 @@ AUTO: dict[str, str] = {
 
 def load(checkpoint: Checkpoint, model: EncoderModel) -> "Wrapped":
     """Loads the checkpoint's weights in fp32, ready to infer. Raises `UsageError` where they are not config.json's."""
-    import transformers
-
-    with loading(checkpoint.folder):
-        network, report = getattr(transformers, AUTO[model.task]).from_pretrained(
-            checkpoint.folder,
-            attn_implementation="eager",
-            dtype=torch.float32,
-            local_files_only=True,
-            use_safetensors=True,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # `check_loaded` refuses them
-        )
-    check_loaded(checkpoint.folder, report, encoder_only=model.task == "feature-extraction")
-    return Wrapped(network.eval(), model, checkpoint.encoder_config["max_position_embeddings"]).eval()
+    encoder_only = model.task == "feature-extraction"
+    network = load_pretrained(
+        AUTO[model.task], checkpoint.folder, encoder_only=encoder_only, attn_implementation="eager"
+    )
+    return Wrapped(network, model, checkpoint.encoder_config["max_position_embeddings"]).eval()
 
 
 class Product(nn.Module):

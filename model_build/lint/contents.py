@@ -11,12 +11,13 @@ import os
 import posixpath
 import stat
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from posixpath import join
-from typing import Literal, Protocol, TypeVar
+from typing import BinaryIO, Literal
 
 from containers.archive_reader import LIMITS, ArchiveRefused, Entry, entries
 
@@ -118,15 +119,6 @@ NEURON_JSON = ("settings.json", "server.json", "goldens.json", "parity.json")
 PYTORCH_SUFFIXES = (".pt", ".pth", ".pt2", ".bin")
 
 
-class Content(Protocol):
-    """A file's content, from front to back."""
-
-    def read(self, most: int = -1, /) -> bytes: ...
-
-
-C = TypeVar("C", bound=Content)
-
-
 def read(path: Path) -> Contents:
     """`path` must exist."""
     members: list[Member] = []
@@ -144,7 +136,7 @@ def _archive(path: Path) -> Iterator[Member]:
     with path.open("rb") as stream:
         for entry in entries(stream):
             if entry.kind == "file":
-                yield _file(entry.name, entry.size, entry, _read_past)
+                yield _file(entry.name, entry.size, entry)
             else:
                 yield Member(name=entry.name, kind=entry.kind, target=entry.target)
 
@@ -166,27 +158,25 @@ def _entry(path: Path, name: str) -> Member:
     if not stat.S_ISREG(status.st_mode):
         return Member(name=name, kind="device")
     with path.open("rb") as content:
-        return _file(name, status.st_size, content, lambda file, count: file.seek(count, io.SEEK_CUR))
+        return _file(name, status.st_size, content)
 
 
 def _raise(error: OSError) -> None:
     raise error
 
 
-def _read_past(content: Entry, count: int) -> None:
-    """A member of a stream cannot seek."""
-    for _ in content.blocks(count):
-        pass
-
-
-def _file(name: str, size: int, content: C, skip: Callable[[C, int], object]) -> Member:
+def _file(name: str, size: int, content: Entry | BinaryIO) -> Member:
     head = content.read(HEAD_BYTES)
     text, zip_names = None, None
     wanted = name.rsplit("/", 1)[-1] == "config.pbtxt" or normalised(name) in NEURON_JSON
     if wanted and size <= MAX_CONFIG_BYTES:
         text = head + content.read()
     elif name.endswith(PYTORCH_SUFFIXES) and head.startswith(b"PK\x03\x04"):
-        skip(content, max(size - len(head) - MAX_ZIP_DIRECTORY_BYTES, 0))
+        before = max(size - len(head) - MAX_ZIP_DIRECTORY_BYTES, 0)
+        if isinstance(content, Entry):
+            deque(content.blocks(before), maxlen=0)
+        else:
+            content.seek(before, io.SEEK_CUR)
         zip_names = _zip_names(content.read())
     return Member(name=name, kind="file", size=size, head=head, text=text, zip_names=zip_names)
 

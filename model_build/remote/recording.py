@@ -19,7 +19,6 @@ from model_build.progress import Progress, silent
 from model_build.remote.build_account import LOG_LINES, BuildAccount, failure
 from model_build.remote.request import BuildSite, job_name
 from workloads import (
-    ModelArtifact,
     NeuronTarget,
     Unavailable,
     UsageError,
@@ -62,7 +61,9 @@ def plan_recording(folder: WorkloadFolder, variant_name: str, root: Path, site: 
         raise UsageError(
             f"--instance-type: got '{chip}', which has no Inferentia chip. Name one such as ml.inf1.xlarge."
         )
-    base = f"s3://{site.bucket}/recordings/{workload.name}/{_key(artifact, rows, image_uri, chip)}"
+    facts = "\n".join((artifact.archive_sha256, file_sha256(rows), image_uri, chip))
+    key = hashlib.sha256(facts.encode()).hexdigest()[:32]
+    base = f"s3://{site.bucket}/recordings/{workload.name}/{key}"
     archive = artifact_file(root, workload.name, variant_name).with_name(artifact.archive)
     outputs = f"{base}/outputs.json"
     endpoint = Endpoint(
@@ -106,11 +107,6 @@ def record_on_chip(
     progress("Fetching the outputs")
     output.parent.mkdir(parents=True, exist_ok=True)
     account.download(recording.outputs_url, output)
-
-
-def _key(artifact: ModelArtifact, rows: Path, image_uri: str, instance_type: str) -> str:
-    parts = (artifact.archive_sha256, file_sha256(rows), image_uri, instance_type)
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@ calls and broken connections. The source is one reproducible archive of code, wo
 timing caches of earlier builds, so that TensorRT does not time the same kernels again.
 """
 
-import contextlib
 import re
 import tempfile
 import time
@@ -58,7 +57,8 @@ def build_remotely(
     `LostSight`, `Interrupted`, `BuildRunning`, `UsageError` or `AwsUnavailable`.
     """
     workload, builds_root = folder.workload.name, folder.builds(root)
-    with _scratch(builds_root, workload, variant_name) as scratch:
+    target = artifact_file(builds_root, workload, variant_name).parent
+    with exclusive(target, workload, variant_name), scratch_folder(target / ".remote") as scratch:
         _send(folder, jobs[0], root, scratch, account, progress)
         _run(jobs, account, progress, sleep)
         progress("Fetching the build")
@@ -179,14 +179,6 @@ def _stop(account: BuildAccount, name: str) -> str:
 
 def _stop_command(name: str) -> str:
     return f"aws sagemaker stop-processing-job --processing-job-name {name}"
-
-
-@contextlib.contextmanager
-def _scratch(root: Path, workload: str, variant: str) -> Iterator[Path]:
-    """Holds the target's lock and provides an empty folder, which is deleted afterwards."""
-    target = artifact_file(root, workload, variant).parent
-    with exclusive(target, workload, variant), scratch_folder(target / ".remote") as scratch:
-        yield scratch
 
 
 def source_files(folder: WorkloadFolder, root: Path) -> dict[str, Path]:

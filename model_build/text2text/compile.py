@@ -7,7 +7,7 @@ from model_build.progress import Progress
 from model_build.tensorrt import engines
 from model_build.tensorrt.trtexec import Toolchain
 from model_build.text2text import export, generation, optimise, static_onnx
-from model_build.text2text.graphs import GRAPHS
+from model_build.text2text.repository import GRAPHS
 from workloads import CudaTarget, OnnxRuntimeTarget, TensorRtTarget
 
 PORTABLE = "portable"

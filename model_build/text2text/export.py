@@ -14,11 +14,9 @@ from typing import Any
 import onnx
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForSeq2SeqLM
 
 from containers.text2text.static_cache import CHECKED_TOKENS, cache_places
-from model_build.checkpoint import loading
-from model_build.checkpoint.weights import check_loaded
+from model_build.checkpoint.weights import load_pretrained
 from model_build.text2text import bart, t5
 from model_build.text2text.frame import Decoder
 
@@ -48,18 +46,7 @@ STATIC_AXES = AXES | {
 
 def load(folder: Path) -> Any:
     """Loads the original model in fp32, ready to infer. Raises `UsageError`."""
-    with loading(folder):
-        kind: Any = AutoModelForSeq2SeqLM
-        model, report = kind.from_pretrained(
-            folder,
-            dtype=torch.float32,
-            local_files_only=True,
-            use_safetensors=True,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # `check_loaded` refuses them
-        )
-    check_loaded(folder, report)
-    return model.eval()
+    return load_pretrained("AutoModelForSeq2SeqLM", folder)
 
 
 def export(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens: int, static: bool = False) -> None:

@@ -21,10 +21,12 @@ from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQua
 
 from model_build import layers
 from model_build.onnx_session import quantise_by_output, save_as_run
-from model_build.text2text.graphs import BLOCK, GRAPHS
+from model_build.text2text.repository import GRAPHS
 
 Precision = Literal["fp32", "int8"]
 PRODUCT = "MatMul"
+BLOCK = 128
+"""Inputs of a product that share a scale in int8."""
 BY_ROW = parser.parse_function("""
     <domain: "rows", opset_import: ["" : 18, "com.microsoft" : 1]>
     Product (hidden, weights, scales) => (products) {

@@ -10,11 +10,11 @@ from containers.text2text.generation import Generation
 from containers.text2text.settings import Settings
 from model_build.checkpoint import Checkpoint, broken
 from model_build.text2text import generation
-from model_build.text2text.graphs import graph_files
 from model_build.triton.config_pbtxt import ModelConfig, Tensor, WarmUp, warm_up_sizes
 from model_build.triton.repository import TritonModel, serialise_texts
 from workloads import CudaTarget, Row, Serving, Target, TensorRtTarget, TextToText, UsageError
 
+GRAPHS = ("encoder", "decoder")
 SERVING_CODE = (
     "model.py",
     "generator.py",
@@ -40,6 +40,14 @@ SEARCHES_BEAMS = ("onnxruntime",)
 CHECKS_DRAFTS = ("onnxruntime", "cuda")
 """The runtimes that read several tokens in a pass, for guided decoding."""
 TEXT = Tensor(name="TEXT", data_type="TYPE_STRING", dims=(1,))
+
+
+def graph_files(target: Target, graphs: Path) -> dict[str, Path]:
+    """The compiled files in `graphs`, by their name in the version folder."""
+    names = [f"{graph}.{'pt' if isinstance(target, CudaTarget) else 'onnx'}" for graph in GRAPHS]
+    if isinstance(target, TensorRtTarget):
+        names = [f"{graph}.{capability}.plan" for graph in GRAPHS for capability in target.compute_capabilities]
+    return {name: graphs / name for name in names}
 
 
 def settings(model: TextToText, target: Target, checkpoint: Checkpoint) -> Settings:

@@ -19,8 +19,7 @@ from containers.text2text.settings import Settings
 from containers.text2text.static_cache import TOKENS_PER_LAUNCH, StaticEngine, batch_sizes
 from model_build.compile_inputs import CompileInputs
 from model_build.onnx_session import Tensors
-from model_build.text2text.graphs import GRAPHS
-from model_build.text2text.repository import settings
+from model_build.text2text.repository import GRAPHS, settings
 
 CALIBRATION_BATCH = 8
 CARRIED = {"tokens": "next_tokens", "position": "next_position", "past": "present"}
