@@ -18,7 +18,7 @@ from workloads import ROOT
 
 PACKAGES = ("workloads", "aws_api", "model_build", "inference_recommender", "stacks", "containers", "local_aws")
 BUDGETS = {
-    "inference_recommender": 19_440,
+    "inference_recommender": 19_450,
     "model_build": 13_115,
     "local_aws": 8_463,
     "containers": 6_982,
