@@ -115,5 +115,10 @@ def _cold_start(*arguments: Any) -> int:
     return run_cold_start(*arguments)
 
 
+def run() -> int:
+    """The console command."""
+    return exit_code(main)
+
+
 if __name__ == "__main__":
-    sys.exit(exit_code(main))
+    sys.exit(run())

@@ -166,5 +166,10 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
+def run() -> int:
+    """The console command."""
+    return exit_code(main)
+
+
 if __name__ == "__main__":
-    sys.exit(exit_code(main))
+    sys.exit(run())

@@ -305,5 +305,10 @@ def _print(options: argparse.Namespace, results: Sequence[dict[str, Any]]) -> No
         print("\n\n".join(render.text(options.command, result) for result in results))
 
 
+def run() -> int:
+    """The console command."""
+    return exit_code(main)
+
+
 if __name__ == "__main__":
-    sys.exit(exit_code(main))
+    sys.exit(run())

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing_extensions import Self
 
 from model_build.compile_inputs import BackendName, CompileInputs
-from workloads import ROOT, Unavailable
+from workloads import CODE, Unavailable
 from workloads.document import Document
 from workloads.errors import InvalidDocument
 
@@ -48,7 +48,7 @@ def compile_key(inputs: CompileInputs) -> str:
 
 
 @functools.cache
-def code_sha256(root: Path = ROOT) -> str:
+def code_sha256(root: Path = CODE) -> str:
     """Hashes the names and bytes of the code below `root` that may compile."""
     files = [file for package in ("containers", "model_build") for file in (root / package).rglob("*.py")]
     digest = hashlib.sha256()

@@ -14,7 +14,7 @@ from constructs import Construct
 
 from stacks.grants import acknowledge, acknowledge_wildcards, allow, arn_of
 from stacks.storage import log_group
-from workloads import ROOT
+from workloads import CODE
 
 NAME = "CleanupStack"
 TAG = "inference-recommender:expires-at"
@@ -39,7 +39,7 @@ class CleanupStack(Stack):
         program = assets.Asset(
             self,
             "Program",
-            path=str(ROOT),
+            path=str(CODE),
             exclude=["/*", *(f"!/{name}" for name in FILES), *LEFT_OUT],
             ignore_mode=IgnoreMode.GIT,
         )

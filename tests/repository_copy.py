@@ -34,11 +34,18 @@ LEFT_OUT = (
 class RepositoryCopy:
     root: Path
     account: LocalAccount
+    packages: str = "."
+    """The folder that the packages are imported from."""
 
     def environment(self) -> dict[str, str]:
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
-        tools = f"{Path(sys.executable).parent}:{ROOT / 'node_modules' / '.bin'}"
-        return {**inherited, **self.account.environment, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": "."}
+        tools = f"{self.packages}/bin:{Path(sys.executable).parent}:{ROOT / 'node_modules' / '.bin'}"
+        return {
+            **inherited,
+            **self.account.environment,
+            "PATH": f"{tools}:{os.environ['PATH']}",
+            "PYTHONPATH": self.packages,
+        }
 
     def start(self, *command: str, variables: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
         """Starts a command in the copy; `variables` are of its environment, besides the account's."""

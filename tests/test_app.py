@@ -12,12 +12,18 @@ import pytest
 from aws_cdk import App, Environment, Stack
 from aws_cdk.assertions import Annotations, Match, Template
 
-from app import add_all, add_stacks, asked_for, on_this_machine
+from stacks.app import add_all, add_stacks, asked_for, on_this_machine
 from tests.stacks.miniature import Repository, candidate, make_repository
 from workloads import ROOT, artifact_file
 
-RUN_APP = "import sys, pathlib, app; sys.exit(app.main(pathlib.Path(sys.argv[1]), app.cdk_command(app.os.getppid())))"
-LIST_MODULES = "import sys, pathlib, app; app.main(pathlib.Path(sys.argv[1])); print(*sys.modules, sep='\\n')"
+RUN_APP = (
+    "import os, sys, pathlib; from stacks import app; "
+    "sys.exit(app.synthesise(pathlib.Path(sys.argv[1]), app.cdk_command(os.getppid())))"
+)
+LIST_MODULES = (
+    "import sys, pathlib; from stacks import app; "
+    "app.synthesise(pathlib.Path(sys.argv[1])); print(*sys.modules, sep='\\n')"
+)
 CDK = ROOT / "node_modules/.bin/cdk"
 
 

@@ -3,7 +3,7 @@
 from workloads.artifact import GuidedReport, ModelArtifact, ParityReport, artifact_file, file_sha256, load_artifact
 from workloads.errors import Interrupted, MissingArtifact, NoVerdict, ProjectError, Unavailable, UsageError
 from workloads.evaluation import Entity, Example, Row
-from workloads.folder import ROOT, WorkloadFolder, load_workload, workload_names
+from workloads.folder import CODE, ROOT, WorkloadFolder, load_workload, workload_names
 from workloads.hosting import (
     Canary,
     DataCapture,

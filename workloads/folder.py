@@ -25,7 +25,17 @@ from workloads.workload import Workload
 
 T = TypeVar("T")
 
-ROOT = Path(__file__).resolve().parent.parent
+CODE = Path(__file__).resolve().parent.parent
+"""The folder of this project's packages: a checkout, or where they are installed."""
+
+
+def project_root(start: Path) -> Path:
+    """Returns the nearest folder with a cdk.json from `start` upwards, else the checkout, else `start`."""
+    return next((each for each in (start, *start.parents, CODE) if (each / "cdk.json").exists()), start)
+
+
+ROOT = project_root(Path.cwd())
+"""The team's repository: workloads/, build/ and runs/ are in it."""
 
 
 class WorkloadFolder:

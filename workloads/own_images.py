@@ -16,7 +16,7 @@ from pydantic import Field
 
 from workloads.document import Document
 from workloads.errors import UsageError
-from workloads.folder import ROOT
+from workloads.folder import CODE
 from workloads.hosting import SageMakerEndpointHosting
 from workloads.images import NEURON_IMAGES, TRITON, TRITON_IMAGES, default_version, image_uri
 from workloads.instances import NEURON_FAMILIES, has_accelerator
@@ -139,13 +139,13 @@ def pytorch_version(workload: Workload) -> str | None:
         if isinstance(target, NeuronTarget):
             return NEURON_IMAGES[target.runtime][0].partition(":")[2].partition("-")[0]
         if isinstance(target, CudaTarget):
-            lock = (ROOT / "containers/triton/gpu-torch-requirements.txt").read_text("utf-8")
+            lock = (CODE / "containers/triton/gpu-torch-requirements.txt").read_text("utf-8")
             return next(line.split()[0].removeprefix("torch==") for line in lock.splitlines() if "torch==" in line)
     image = TRITON_IMAGES.get(workload.triton_on(workload.instance_types[0]) or "")
     return image.pytorch if image and not isinstance(target, NeuronTarget) else None
 
 
-def image_build(kind: str, containers: Path = ROOT / "containers") -> ImageBuild:
+def image_build(kind: str, containers: Path = CODE / "containers") -> ImageBuild:
     """Returns what the image of this kind is built from. Raises `UsageError` for a kind that there is not."""
     runtimes = {family: runtime for runtime, family in NEURON_FAMILIES.items()}
     made = partial(ImageBuild, kind=kind, containers=containers)

@@ -20,7 +20,7 @@ from inference_recommender.measure.system import SystemUnderTest, system_at_url,
 from inference_recommender.measurement import Measurement
 from inference_recommender.output import JobProgress, warn
 from inference_recommender.run_folder import PAYLOADS, RunFolder, run_name
-from workloads import ROOT, UsageError, Workload, WorkloadFolder, images, load_artifact
+from workloads import CODE, ROOT, UsageError, Workload, WorkloadFolder, images, load_artifact
 
 
 def run_generator(
@@ -43,7 +43,7 @@ def run_generator(
             test = _load_test(options, folder, system)
             if job:
                 generators = f"{job.instances} × {job.instance_type}"
-                test = replace(test, drive=FleetDrive(job, account, ROOT, progress), generators=generators)
+                test = replace(test, drive=FleetDrive(job, account, CODE, progress), generators=generators)
             else:
                 search = partial(search_system, system, test.traffic.duration_s)
             source = test

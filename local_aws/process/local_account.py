@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from local_aws.process.guarded_process import GuardedProcess
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
-from workloads import ROOT, Unavailable
+from workloads import CODE, ROOT, Unavailable
 
 SESSION_S = 43_200
 PASSED_ON = ("AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_REGION", "AWS_EC2_METADATA_DISABLED")
@@ -70,8 +70,12 @@ class LocalAccount:
         pace: str = "aws",
         quotas: str = "none",
         program: str = "local_aws",
+        code: Path = CODE,
     ) -> "LocalAccount":
-        """Starts the account that module `program` serves, and returns when it is ready. Raises `Unavailable`."""
+        """Starts the account that module `program` in `code` serves, and returns when it is ready.
+
+        Raises `Unavailable`.
+        """
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         log_file = state / "account.log"
         log_file.touch(mode=0o600)
@@ -83,7 +87,7 @@ class LocalAccount:
                 [sys.executable, "-m", program, *options],
                 environment={
                     "PATH": "/usr/local/bin:/usr/bin:/bin",
-                    "PYTHONPATH": str(ROOT),
+                    "PYTHONPATH": str(code),
                     "LOCAL_AWS_TRITON_VENV": str(toolchain),
                 },
                 stdout=PIPE,

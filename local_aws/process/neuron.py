@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from local_aws.process.model_server import ModelServer, launch
-from workloads import ROOT
+from workloads import CODE
 from workloads.instances import Hardware, hardware, instance_shape
 
-SERVE = ROOT / "containers" / "neuron" / "serve"
+SERVE = CODE / "containers" / "neuron" / "serve"
 CORES_PER_CHIP: Mapping[Hardware, int] = {"Inferentia 1": 4, "Inferentia 2": 2}
 MOST_CORES = 4
 """A NeuronCore is a thread or a process here, and each loads the model: a larger instance has no more of them."""
@@ -88,7 +88,7 @@ def container_environment(
         "OMP_NUM_THREADS": "1",
         # `python` of the image is the one that runs this account: it has torch and the server's packages.
         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
-        "PYTHONPATH": f"{stand_in.packages[kind]}:{ROOT}",
+        "PYTHONPATH": f"{stand_in.packages[kind]}:{CODE}",
         "PYTHONUNBUFFERED": "1",
         "SAGEMAKER_BIND_TO_PORT": str(port),
         "TMPDIR": str(scratch),

@@ -23,7 +23,7 @@ from local_aws.process.local_account import role_session
 from local_aws.sagemaker.endpoint import failure_reason, shortened
 from local_aws.settings import AccountSettings, ContainerRunner
 from local_aws.state_folder import check_room
-from workloads import ROOT
+from workloads import CODE, ROOT
 
 REQUEST, OUTCOME = "request.json", "outcome.json"
 """The file that a runner reads, and the one that it writes: `exit_status`, `message` or `failure`."""
@@ -188,7 +188,7 @@ class ProcessingJobs:
                     [*runner.command, file],
                     environment={
                         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
-                        "PYTHONPATH": str(ROOT),
+                        "PYTHONPATH": str(CODE),
                         **runner.environment,
                         **session,
                     },

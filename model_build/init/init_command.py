@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from model_build.init import repository
 from model_build.init.checkpoint_facts import TASKS
 from model_build.init.model_table import TARGETS
 from model_build.init.new_workload import write
@@ -40,15 +41,19 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, root: Path, progress: Progress) -> dict[str, Any]:
-    """Returns the document of --json, with the three commands that lead from the folder to a recommendation."""
+    """Returns the document of --json, with the three commands that lead from the folder to a recommendation.
+
+    A folder without a cdk.json becomes a repository.
+    """
     document = write(options, root, progress)
+    created = repository.create(root)
     name, target = document["workload"], document["targets"][0]
     commands = [
         f"python -m model_build build {name} --target {target}",
         f"cdk deploy {document['stack']}",
         f"python -m inference_recommender run {name} --job advanced --traffic quick",
     ]
-    return {**document, "next": commands}
+    return {**document, "repository": created, "next": commands}
 
 
 def _minimum(text: str) -> tuple[str, float]:
@@ -78,6 +83,7 @@ def text(document: Mapping[str, Any]) -> str:
             f"payloads.jsonl        {document['payloads']} requests",
             f"targets               {', '.join(document['targets'])}",
             *(f"no {name:<18} {reason}" for name, reason in document["left_out"].items()),
+            *(["repository            " + ", ".join(document["repository"])] if document["repository"] else []),
             "",
             "Next, with the local account (`python -m local_aws --pace quick`); on AWS leave out --traffic quick:",
             *(f"  {command}" for command in document["next"]),

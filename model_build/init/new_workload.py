@@ -96,6 +96,7 @@ def _with_original_paths(message: str, request: argparse.Namespace, scratch: Pat
 def _move(scratch: Path, folder: Path) -> None:
     """Moves the files into their place; in an existing folder, only those that were written."""
     if not folder.exists():
+        folder.parent.mkdir(exist_ok=True)
         scratch.rename(folder)
         return
     for each in sorted(scratch.iterdir(), key=lambda each: each.name == "workload.toml"):

@@ -22,9 +22,9 @@ from model_build.plan import TIMING_CACHES
 from model_build.progress import Progress, silent
 from model_build.remote.build_account import LOG_LINES, BuildAccount, failure
 from model_build.remote.fetch import combine, fetch, publish
-from workloads import Interrupted, ModelArtifact, Unavailable, UsageError, WorkloadFolder, artifact_file
+from workloads import CODE, Interrupted, ModelArtifact, Unavailable, UsageError, WorkloadFolder, artifact_file
 
-CODE = ("aws_api", "containers", "model_build")
+PACKAGES = ("aws_api", "containers", "model_build")
 FILES = (
     "pyproject.toml",
     "requirements/build.txt",
@@ -183,8 +183,8 @@ def _stop_command(name: str) -> str:
 
 def source_files(folder: WorkloadFolder, root: Path) -> dict[str, Path]:
     """Returns name in the archive → file. Raises `UsageError` for a local checkpoint outside workloads/."""
-    folders = [folder.path, *(root / name for name in CODE), *_checkpoints(folder), root / TIMING_CACHES]
-    loose = [*(root / name for name in FILES), *(root / "workloads").glob("*.py"), *(root / "workloads").glob("*.json")]
+    folders = [folder.path, *(CODE / name for name in PACKAGES), *_checkpoints(folder), root / TIMING_CACHES]
+    loose = [*(CODE / name for name in FILES), *(CODE / "workloads").glob("*.py"), *(CODE / "workloads").glob("*.json")]
     files = [*loose, *(file for each in folders for file in _below(each))]
     return {_uploaded_name(file, folder, root): file for file in sorted(files)}
 
@@ -226,4 +226,4 @@ def _uploaded_name(file: Path, folder: WorkloadFolder, root: Path) -> str:
     """Returns a name below workloads/, where the build looks, also for a workload elsewhere on this machine."""
     if file.is_relative_to(folder.path.parent):
         return f"workloads/{file.relative_to(folder.path.parent).as_posix()}"
-    return file.relative_to(root).as_posix()
+    return file.relative_to(root if file.is_relative_to(root / TIMING_CACHES) else CODE).as_posix()

@@ -17,7 +17,7 @@ from typing import Any
 from aws_cdk import App, Environment, Stack
 from aws_cdk.assertions import Annotations, Match, Template
 
-from app import add_stacks
+from stacks.app import add_stacks
 from stacks.context import Options
 from tests.builders import an_artifact
 from tests.conftest import without_objectives_of_targets

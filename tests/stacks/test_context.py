@@ -11,9 +11,9 @@ import pytest
 import tomllib
 from aws_cdk import App, Stack
 
-from app import NothingBuilt, add_all, add_stacks
 from aws_api.expiry import TAG
 from aws_api.sagemaker import EXPIRING_KINDS
+from stacks.app import NothingBuilt, add_all, add_stacks
 from stacks.cleanup import KINDS, NAME
 from stacks.context import Options, read_cleanup, read_options
 from tests.stacks.miniature import Repository, as_committed, candidate, recommend_for_production

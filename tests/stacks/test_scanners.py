@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from aws_cdk import App
 
-from app import add_releases
+from stacks.app import add_releases
 from stacks.context import PRODUCTION, Options, ReleaseSource
 from tests.stacks.miniature import Synthesis, as_committed, cdk_context, recommend_for_production
 from tests.stacks.release.conftest import CONNECTION, VIRGINIA, WORKLOADS

@@ -12,7 +12,7 @@ import pytest
 from aws_cdk import App, CfnResource, Environment, Stack, Stage
 from aws_cdk import aws_iam as iam
 
-from app import add_all
+from stacks.app import add_all
 from tests.stacks.miniature import Repository, Synthesis, as_committed, candidate, recommend_for_production
 from tests.stacks.release.conftest import CONNECTION, VIRGINIA, release
 from tests.stacks.templates import SNAPSHOTS, assert_is_snapshot, cdks_own_checks, lint_matches, make_app, nag_findings

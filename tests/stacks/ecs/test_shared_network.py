@@ -10,7 +10,7 @@ import pytest
 from aws_cdk import App, Environment, Stack, Stage
 from aws_cdk.assertions import Template
 
-from app import add_stacks
+from stacks.app import add_stacks
 from stacks.context import DEFAULT_CIDR, PRODUCTION, Options
 from stacks.ecs.shared_network import NAME, SharedNetworkStack
 from stacks.ecs.zones import SharedZones

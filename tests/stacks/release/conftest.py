@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aws_cdk import App, Environment
 
-from app import add_releases
+from stacks.app import add_releases
 from stacks.context import ReleaseSource
 from tests.stacks.miniature import Repository, as_committed, candidate
 from tests.stacks.templates import make_app

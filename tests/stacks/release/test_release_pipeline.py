@@ -14,7 +14,7 @@ import tomllib
 from aws_cdk import App, Stack
 from aws_cdk.assertions import Annotations, Match
 
-from app import NothingBuilt, add_all, add_stacks
+from stacks.app import NothingBuilt, add_all, add_stacks
 from stacks.context import ReleaseSource, read_options, read_release
 from stacks.ecs.measuring import COMMANDS
 from stacks.release import steps

@@ -13,7 +13,7 @@ from aws_cdk import App, Environment, Stack
 from aws_cdk.assertions import Annotations, Match
 from aws_cdk.cx_api import CloudAssembly
 
-from app import stage_environments
+from stacks.app import stage_environments
 from stacks.context import read_environment
 from tests.stacks.miniature import as_committed, recommend_for_production
 from tests.stacks.release.conftest import CONNECTION, ON_NEURON, VIRGINIA, all_actions, release, stages

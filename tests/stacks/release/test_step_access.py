@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from aws_cdk import App
 
-from app import add_releases
 from inference_recommender.cli.deployed import group_request
+from stacks.app import add_releases
 from stacks.context import ReleaseSource, read_release
 from tests.stacks.miniature import as_committed
 from tests.stacks.release.conftest import CONNECTION, ENDPOINTS, ON_NEURON, VIRGINIA, WORKLOADS

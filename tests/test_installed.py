@@ -1,0 +1,84 @@
+"""The wheel, without a checkout: three commands in an empty folder end with an answering endpoint and a recommendation.
+
+Its dependencies are those of this environment. docs/getting-started.md has the installation with nothing of ours.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local_aws.process.local_account import LocalAccount
+from model_build.init import repository
+from tests import checkpoints
+from tests.repository_copy import RepositoryCopy
+from tests.stacks.templates import lint_matches
+from tests.stacks.test_scanners import findings_of_checkov
+from workloads import ROOT, Recommendation, load_workload
+
+LEFT_OUT = (".venv*", ".git", ".*_cache", ".hypothesis", "node_modules", "build", "runs", "cdk.out", "tests")
+PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel's contents."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    offline = ("--no-deps", "--no-index")
+    subprocess.run([*PIP, "wheel", *offline, "--no-build-isolation", "--wheel-dir", folder, source], check=True)
+    (wheel,) = folder.glob("*.whl")
+    subprocess.run([*PIP, "install", *offline, "--target", folder / "packages", wheel], check=True)
+    return folder / "packages"
+
+
+@pytest.fixture(scope="module")
+def team(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RepositoryCopy]:
+    """An empty folder and an account."""
+    root = tmp_path_factory.mktemp("team")
+    toolchain = ROOT / ".venv-triton"
+    with LocalAccount.start(state=root / ".local_aws", toolchain=toolchain, pace="quick", code=packages) as account:
+        yield RepositoryCopy(root, account, str(packages))
+
+
+def test_the_wheel_has_every_file_that_the_packages_read(packages: Path) -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    folders = {"aws_api", "containers", "inference_recommender", "local_aws", "model_build", "requirements", "stacks"}
+    files = [each for each in listed.splitlines() if each.partition("/")[0] in folders]
+    files += [f"workloads/{each.name}" for each in (ROOT / "workloads").iterdir() if each.is_file()]
+    assert [each for each in files if not (packages / each).is_file()] == []
+
+
+def test_the_new_repositorys_cdk_is_ours() -> None:
+    package = json.loads((ROOT / "package.json").read_text("utf-8"))
+    assert package["devDependencies"]["aws-cdk"] == repository.AWS_CDK
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+def test_three_commands_in_an_empty_folder_lead_to_an_endpoint_and_a_recommendation(
+    team: RepositoryCopy, tmp_path: Path
+) -> None:
+    checkpoints.KINDS["roberta_classifier"](tmp_path / "checkpoint")
+    examples = tmp_path / "examples.txt"
+    examples.write_text("".join(f"{text}\n" for text in checkpoints.texts(60)), "utf-8")
+    brought = ("--from", str(tmp_path / "checkpoint"), "--examples", str(examples), "--target", "cpu")
+    written = json.loads(team.run("model-build", "init", "reviews", *brought, "--json"))
+    assert "pyproject.toml" in written["repository"]
+    build, deploy, measure = (each.split() for each in written["next"])
+    team.run(*build)
+    team.run("cdk", "bootstrap", "--ci")
+    team.run(*deploy, "--require-approval", "never", "--ci")
+    template = json.loads((team.root / "cdk.out" / "ReviewsStack.template.json").read_text("utf-8"))
+    assert lint_matches(template) == []
+    assert findings_of_checkov({"ReviewsStack.template.json": template}, tmp_path) == []
+    team.run("inference-recommender", *measure[3:])
+    folder = load_workload("reviews", team.root / "workloads")
+    assert Recommendation.from_json(folder.recommendation_file).recommended is not None
+    text = next(iter(folder.payloads()[0].values()))
+    assert team.run("inference-recommender", "invoke", "reviews", text).startswith(f"{text} -> ")
