@@ -59,26 +59,41 @@ def test_the_new_repositorys_cdk_is_ours() -> None:
     assert package["devDependencies"]["aws-cdk"] == repository.AWS_CDK
 
 
-@pytest.mark.slow
-@pytest.mark.integration
-def test_three_commands_in_an_empty_folder_lead_to_an_endpoint_and_a_recommendation(
-    team: RepositoryCopy, tmp_path: Path
-) -> None:
-    checkpoints.KINDS["roberta_classifier"](tmp_path / "checkpoint")
-    examples = tmp_path / "examples.txt"
+@pytest.fixture(scope="module")
+def measure(team: RepositoryCopy, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Deploys a workload made of a checkpoint. Returns the arguments of the third command, which measures it."""
+    brought = tmp_path_factory.mktemp("brought")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(brought / "inductor"))  # torch would set it
+        checkpoints.KINDS["roberta_classifier"](brought / "checkpoint")
+    examples = brought / "examples.txt"
     examples.write_text("".join(f"{text}\n" for text in checkpoints.texts(60)), "utf-8")
-    brought = ("--from", str(tmp_path / "checkpoint"), "--examples", str(examples), "--target", "cpu")
-    written = json.loads(team.run("model-build", "init", "reviews", *brought, "--json"))
+    source = ("--from", str(brought / "checkpoint"), "--examples", str(examples), "--target", "cpu")
+    written = json.loads(team.run("model-build", "init", "reviews", *source, "--json"))
     assert "pyproject.toml" in written["repository"]
     build, deploy, measure = (each.split() for each in written["next"])
     team.run(*build)
     team.run("cdk", "bootstrap", "--ci")
     team.run(*deploy, "--require-approval", "never", "--ci")
-    template = json.loads((team.root / "cdk.out" / "ReviewsStack.template.json").read_text("utf-8"))
-    assert lint_matches(template) == []
-    assert findings_of_checkov({"ReviewsStack.template.json": template}, tmp_path) == []
-    team.run("inference-recommender", *measure[3:])
+    return measure[3:]
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+def test_three_commands_in_an_empty_folder_lead_to_an_endpoint_and_a_recommendation(
+    team: RepositoryCopy, measure: list[str]
+) -> None:
+    team.run("inference-recommender", *measure)
     folder = load_workload("reviews", team.root / "workloads")
     assert Recommendation.from_json(folder.recommendation_file).recommended is not None
     text = next(iter(folder.payloads()[0].values()))
     assert team.run("inference-recommender", "invoke", "reviews", text).startswith(f"{text} -> ")
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+@pytest.mark.usefixtures("measure")
+def test_scanners_accept_the_template_of_an_installed_construct(team: RepositoryCopy, tmp_path: Path) -> None:
+    template = json.loads((team.root / "cdk.out" / "ReviewsStack.template.json").read_text("utf-8"))
+    assert lint_matches(template) == []
+    assert findings_of_checkov({"ReviewsStack.template.json": template}, tmp_path) == []
