@@ -1,6 +1,6 @@
 """Makes the repository around the first workload: CDK app, pinned versions, CI, README.
 
-The files are the templates below `new_repository/`, without their ending. A file that exists is left as it is.
+The files are the templates below `new_repository/`, without their ending. An existing file stays.
 """
 
 from importlib.metadata import version
