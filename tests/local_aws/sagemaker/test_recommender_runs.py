@@ -32,7 +32,7 @@ from inference_recommender.payloads import payload_archive as payloads_in_form
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
 from local_aws.process.local_account import LocalAccount
-from tests.builders import an_artifact
+from tests.builders import an_artifact, known
 from tests.conftest import EditToml
 from tests.local_aws.conftest import BUCKET, ROLE, Endpoints, payload_archive
 from tests.quick_triton import start_triton, statistics
@@ -139,8 +139,7 @@ def test_a_default_jobs_answer_is_tested_by_an_advanced_job_in_stairs(
     assert found.meets_objective
     assert second.provenance.measured_on == "local"
     (measured,) = RunFolder(tmp_path / "runs" / "second").measurements()
-    assert measured.series is not None
-    assert {1.0, 2.0} <= set(measured.series.users), "a user more with the second step"
+    assert {1.0, 2.0} <= set(known(measured.series).users), "a user more with the second step"
 
 
 @pytest.mark.filterwarnings("ignore:The recommendation will not state payload lengths")
@@ -173,8 +172,7 @@ def test_a_job_runs_from_python_with_a_model_of_the_sagemaker_sdk(
     recommendation = inference_recommender.run(
         folder, model=Model(model_name=model), traffic="short", settings=settings, runs=tmp_path / "runs"
     )
-    assert recommendation.recommended is not None
-    assert recommendation.recommended.instance_type == "ml.c5.xlarge"
+    assert known(recommendation.recommended).instance_type == "ml.c5.xlarge"
     (kept,) = (tmp_path / "runs").iterdir()
     assert (kept / "report.html").exists()
     assert capfd.readouterr().out == "", "a library prints nothing"
