@@ -214,18 +214,11 @@ def payloads(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     return {"payloads": file, "content_type": content_type(size), "arrivals": ARRIVALS}
 
 
-def test_an_endpoint_is_measured_by_its_name(
-    endpoints: Endpoints,
-    account: LocalAccount,
-    payloads: dict[str, Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.usefixtures("account_variables")
+def test_an_endpoint_is_measured_by_its_name(endpoints: Endpoints, payloads: dict[str, Any], tmp_path: Path) -> None:
     form = "json" if payloads["content_type"] == content_type(None) else "binary"
     name = endpoints.create(f"measured-{form}", config=endpoints.config(f"measured-{form}-1"))
     endpoints.settled(name)
-    for variable, value in account.environment.items():
-        monkeypatch.setenv(variable, value)
     check(LoadPlan(endpoint=NamedEndpoint(name=name), **payloads), tmp_path / "out")
 
 
