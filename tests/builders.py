@@ -160,7 +160,9 @@ def known(value: T | None) -> T:
     return value
 
 
-def message_of(error: type[Exception], call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> str:
+def message_of(
+    error: type[Exception] | tuple[type[Exception], ...], call: Callable[P, object], *args: P.args, **kwargs: P.kwargs
+) -> str:
     """Returns the message of the error that the call must raise."""
     with pytest.raises(error) as caught:
         call(*args, **kwargs)

@@ -22,6 +22,7 @@ from aws_api.explain import (
 from aws_api.logs import ContainerLog
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli.jobs import explain_job
+from tests.builders import message_of
 from workloads import UsageError
 from workloads.document import parse_toml
 
@@ -170,9 +171,7 @@ def test_the_log_of_a_deleted_endpoint_is_read_and_an_unknown_name_is_refused() 
     account.write_log("/aws/sagemaker/Endpoints/gone", AllTraffic_1="exec /usr/bin/serve: exec format error")
     (explanation,) = explain_endpoint(account, "gone").explanations
     assert (explanation.status, explanation.cause) == ("deleted", KNOWN["exec-format"].cause)
-    with pytest.raises(UsageError) as refused:
-        explain_endpoint(account, "nowhere")
-    assert str(refused.value) == (
+    assert message_of(UsageError, explain_endpoint, account, "nowhere") == (
         "There is neither a stack nor an endpoint called 'nowhere' in us-east-1, nor a log of such an endpoint. Check "
         "the name and the region: `aws sagemaker list-endpoints`."
     )
@@ -201,9 +200,7 @@ def test_a_job_that_failed_before_its_tests_is_explained_by_its_own_reason() -> 
 
 
 def test_an_unknown_job_is_refused_with_the_command_that_lists_jobs() -> None:
-    with pytest.raises(UsageError) as refused:
-        explain_job(Account(), "nowhere")
-    assert str(refused.value) == (
+    assert message_of(UsageError, explain_job, Account(), "nowhere") == (
         "There is no Inference Recommender job called 'nowhere' in us-east-1. List jobs with `python -m "
         "inference_recommender jobs list`."
     )

@@ -15,6 +15,7 @@ from aws_api import logs, s3
 from aws_api.errors import AwsRefused, AwsUnavailable, AwsUnreachable, NotFound
 from aws_api.sagemaker import SageMakerAccount
 from aws_api.session import AwsSession
+from tests.builders import message_of
 from workloads import Interrupted, Unavailable
 
 GROUP = "/aws/sagemaker/ProcessingJobs"
@@ -48,9 +49,8 @@ def test_files_of_any_size_go_up_and_come_down(aws: AwsSession, tmp_path: Path, 
 @pytest.mark.parametrize("name", ["/etc/x", "../x", "host/../../x"])
 def test_a_key_that_would_lead_out_of_a_folder_here_is_refused(aws: AwsSession, name: str) -> None:
     s3.upload(aws, f"s3://new/output/{name}", b"")
-    with pytest.raises(Unavailable) as refused:
-        s3.list_files(aws, "s3://new/output")
-    assert str(refused.value) == f"s3://new/output/{name}: a key that would lead out of a folder. Delete that object."
+    message = message_of(Unavailable, s3.list_files, aws, "s3://new/output")
+    assert message == f"s3://new/output/{name}: a key that would lead out of a folder. Delete that object."
 
 
 def test_what_is_not_there_has_no_size(aws: AwsSession) -> None:
@@ -142,12 +142,9 @@ def test_an_endpoint_that_is_left_behind_is_named_with_the_command_that_deletes_
     refusals: list[AwsRefused], slept_s: float
 ) -> None:
     account = Account(*refusals)
-    with pytest.raises(AwsUnavailable) as error:
-        account.delete()
-    assert (str(error.value), account.slept_s) == (f"{refusals[0]}\n{LEFT}", slept_s)
+    assert (message_of(AwsUnavailable, account.delete), account.slept_s) == (f"{refusals[0]}\n{LEFT}", slept_s)
 
 
 def test_ctrl_c_ends_the_wait_and_names_the_endpoint() -> None:
-    with pytest.raises(Interrupted) as interrupted:
-        Account(BUSY, KeyboardInterrupt()).delete()
-    assert str(interrupted.value) == f"Interrupted: the endpoint was not deleted.\n{LEFT}"
+    message = message_of(Interrupted, Account(BUSY, KeyboardInterrupt()).delete)
+    assert message == f"Interrupted: the endpoint was not deleted.\n{LEFT}"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from containers.archive_reader import ArchiveRefused, Entry, Limits, entries, named_sha256, read_files, unpack
+from tests.builders import message_of
 from tests.containers import hostile_archives as tar
 from tests.containers.hostile_archives import file, header, packed, pax
 
@@ -17,9 +18,7 @@ ONLY = "only plain files and folders are unpacked"
 
 
 def refusal(archive: bytes, sha256: str | None = None, limits: Limits | None = None) -> str:
-    with pytest.raises(ArchiveRefused) as refused:
-        read_files(io.BytesIO(archive), sha256, limits or Limits())
-    return str(refused.value)
+    return message_of(ArchiveRefused, read_files, io.BytesIO(archive), sha256, limits or Limits())
 
 
 @pytest.mark.parametrize("format_", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
@@ -169,9 +168,8 @@ def test_an_archive_with_another_sha256_is_refused(tmp_path: Path) -> None:
     archive = packed(file("a", b"1"))
     known, other = (hashlib.sha256(content).hexdigest() for content in (archive, b""))
     unpack(io.BytesIO(archive), tmp_path / "new", known)
-    with pytest.raises(ArchiveRefused) as refused:
-        unpack(io.BytesIO(archive), tmp_path / "other", other)
-    assert str(refused.value) == f"its sha256 is {known}, not {other}: it is damaged, or another archive"
+    message = message_of(ArchiveRefused, unpack, io.BytesIO(archive), tmp_path / "other", other)
+    assert message == f"its sha256 is {known}, not {other}: it is damaged, or another archive"
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 

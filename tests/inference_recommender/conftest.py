@@ -4,6 +4,7 @@ import datetime
 import ipaddress
 import json
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,12 +28,12 @@ class Ended(NamedTuple):
 class Cli:
     """Runs commands in this process."""
 
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
+    def __init__(self, capsys: pytest.CaptureFixture[str], program: Callable[[list[str]], int] = main) -> None:
+        self._capsys, self._program = capsys, program
 
     def __call__(self, *arguments: str) -> Ended:
         try:
-            code = main([*arguments])
+            code = self._program([*arguments])
         except SystemExit as ended:  # of argparse
             code = int(ended.code or 0)
         return Ended(code, *self._capsys.readouterr())

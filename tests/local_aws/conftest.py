@@ -102,6 +102,13 @@ def account(tmp_path_factory: pytest.TempPathFactory, toolchain: Path) -> Iterat
         yield running
 
 
+@pytest.fixture
+def account_variables(account: LocalAccount, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets the variables with which AWS's clients of this process call the account."""
+    for name, value in account.environment.items():
+        monkeypatch.setenv(name, value)
+
+
 def upload(account: LocalAccount) -> None:
     """Puts the echo model and the payloads into the account's S3, and makes the role of models and jobs."""
     iam = boto3.client("iam", **account.client_arguments())

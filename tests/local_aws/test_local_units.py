@@ -32,6 +32,7 @@ from local_aws.sagemaker.endpoint import REASON_CHARACTERS, shortened
 from local_aws.sagemaker.model_host import default_model, model_data_url, unpack_model
 from local_aws.sagemaker.recommendation_request import InstanceTest, plan
 from local_aws.server import as_shell, exports
+from tests.builders import known, message_of
 from tests.local_aws.conftest import ECHO_CONFIG, echo_archive, texts_archive
 from tests.local_aws.sagemaker.test_recommendation_jobs import request
 from workloads import Unavailable
@@ -79,17 +80,13 @@ def test_an_archive_whose_name_tells_another_sha256_is_refused(tmp_path: Path) -
 def test_a_repository_that_leaves_open_which_model_answers_is_refused(
     tmp_path: Path, files: dict[str, str], environment: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(Unavailable) as refused:
-        default_model(repository(tmp_path, files), environment)
-    assert str(refused.value) == message
+    assert message_of(Unavailable, default_model, repository(tmp_path, files), environment) == message
 
 
 def test_a_model_is_named_in_either_way_and_is_one_archive() -> None:
     source = {"S3Uri": URL, "S3DataType": "S3Object", "CompressionType": "Gzip"}
     assert model_data_url({"ModelDataUrl": URL}) == model_data_url({"ModelDataSource": {"S3DataSource": source}}) == URL
-    with pytest.raises(Unavailable) as refused:
-        model_data_url({"Mode": "MultiModel", "ModelDataUrl": "s3://bucket/models/"})
-    assert str(refused.value) == (
+    assert message_of(Unavailable, model_data_url, {"Mode": "MultiModel", "ModelDataUrl": "s3://bucket/models/"}) == (
         "Mode is MultiModel, and this local account serves one archive on an endpoint: make a model and an endpoint "
         "for each archive."
     )
@@ -161,8 +158,7 @@ def test_resources_come_after_all_they_refer_to() -> None:
 
 
 def test_a_long_reason_keeps_its_beginning_and_its_end() -> None:
-    short = shortened("begin " + "x" * 5000 + " end")
-    assert short is not None
+    short = known(shortened("begin " + "x" * 5000 + " end"))
     assert len(short) <= REASON_CHARACTERS
     assert short.startswith("begin ")
     assert short.endswith(" end")

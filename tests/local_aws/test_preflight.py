@@ -13,13 +13,7 @@ from stacks.preflight import driver_probe
 from tests.local_aws.conftest import REPLAYING, ROLE, wait_until
 from workloads import ROOT, Unavailable
 
-pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(autouse=True)
-def _an_account(account: LocalAccount, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in account.environment.items():
-        monkeypatch.setenv(name, value)
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("account_variables")]
 
 
 def test_a_check_that_fails_is_exit_code_1_and_what_the_account_lacks_is_said(

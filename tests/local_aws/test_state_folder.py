@@ -11,6 +11,7 @@ import pytest
 
 from local_aws.__main__ import main
 from local_aws.state_folder import StateFolder, check_room
+from tests.builders import known, message_of
 from workloads import ROOT, Unavailable
 
 HOLD = """
@@ -41,8 +42,7 @@ def test_a_second_account_ends_with_3_before_it_touches_the_first_ones_models(
 def test_the_lock_of_a_killed_account_does_not_outlive_it(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
     holder = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
-    assert holder.stdout is not None
-    with holder.stdout as said:
+    with known(holder.stdout) as said:
         assert said.readline() == b"locked\n"
     with pytest.raises(Unavailable, match=f"process {holder.pid}"), StateFolder.take(tmp_path):
         pass
@@ -91,9 +91,7 @@ def test_nothing_is_started_in_a_folder_that_is_full(tmp_path: Path) -> None:
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "records").write_bytes(b"x" * 4096)
     check_room(tmp_path, max_state_bytes=4096, min_free_bytes=0)
-    with pytest.raises(Unavailable) as refused:
-        check_room(tmp_path, max_state_bytes=4095, min_free_bytes=0)
-    assert str(refused.value) == (
+    assert message_of(Unavailable, check_room, tmp_path, max_state_bytes=4095, min_free_bytes=0) == (
         f"{tmp_path} holds 0.0 GiB, and may hold 0.0 GiB. Delete endpoints, or the folders of old jobs in "
         f"{tmp_path / 'jobs'}."
     )

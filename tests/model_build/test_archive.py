@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from model_build import archive
+from tests.builders import message_of
 from workloads import UsageError, file_sha256
 
 TREE = {"model/config.pbtxt": b"name: 1", "model/1/model.py": b"pass" * 300, "model/1/\u00fcn\u00ef": bytes(2000)}
@@ -34,9 +35,7 @@ def test_a_damaged_archive_is_refused_in_a_sentence(tmp_path: Path) -> None:
     packed = tmp_path / "model.tar.gz"
     (tmp_path / "tree").mkdir()
     archive.pack(tmp_path / "tree", packed)
-    with pytest.raises(UsageError) as refused:
-        archive.unpack(packed, tmp_path / "folder", "0" * 64)
-    assert str(refused.value) == (
+    assert message_of(UsageError, archive.unpack, packed, tmp_path / "folder", "0" * 64) == (
         f"{packed}: its sha256 is {file_sha256(packed)}, not {'0' * 64}: it is damaged, or another archive. Build it "
         "again."
     )

@@ -15,6 +15,7 @@ from model_build import archive
 from model_build.build import build, verify_built, verify_recorded
 from model_build.parity import GateFailed
 from model_build.plan import BuildPlan, plan
+from tests.builders import known, message_of
 from tests.model_build.miniatures.tiny_t5 import make_checkpoint
 from workloads import ROOT, ModelArtifact, UsageError, WorkloadFolder, file_sha256, load_artifact, load_workload
 from workloads.errors import InvalidDocument
@@ -136,8 +137,7 @@ def test_an_artifact_of_another_checkpoint_is_stale(copy_plan: BuildPlan) -> Non
 def test_int8_is_built_within_the_drop_that_its_target_allows(tiny_workload: WorkloadFolder, tiny_copy: Path) -> None:
     artifact = build(plan(tiny_workload, "cpu-int8", tiny_copy))
     assert artifact.precision == "int8"
-    assert artifact.parity is not None
-    assert 0 < artifact.parity.mean_logit_difference < 0.5
+    assert 0 < known(artifact.parity).mean_logit_difference < 0.5
 
 
 @pytest.mark.slow
@@ -149,14 +149,12 @@ def test_int8_that_fails_parity_names_the_layers_of_both_graphs_to_keep_in_fp32(
         "parity = { max_metric_drop = 1.0, max_logit_difference = 0.002 }",
     )
     strict = edited(plan(tiny_workload, "cpu-int8", tiny_copy), loose, limits)
-    with pytest.raises(GateFailed) as caught:
-        build(strict)
-    told = re.search(r"Or keep these layers in fp32, with which it passes: (fp32_layers = \[.+\])", str(caught.value))
-    assert told is not None, str(caught.value)
+    message = message_of(GateFailed, build, strict)
+    told = re.search(r"Or keep these layers in fp32, with which it passes: (fp32_layers = \[.+\])", message)
+    assert told is not None, message
     assert {name.split(".")[0] for name in re.findall(r'"([^"]+)"', told[1])} <= {"encoder", "decoder"}
     artifact = build(edited(strict, limits, f"{limits}\n{told[1]}"))
-    assert artifact.parity is not None
-    assert artifact.parity.max_logit_difference <= 0.002
+    assert known(artifact.parity).max_logit_difference <= 0.002
 
 
 def test_a_layer_that_no_graph_has_is_refused(tiny_workload: WorkloadFolder, tiny_copy: Path) -> None:
@@ -170,10 +168,9 @@ def test_a_layer_that_no_graph_has_is_refused(tiny_workload: WorkloadFolder, tin
 def test_an_evaluation_text_that_cannot_be_asked_is_an_error_of_the_workload(copy_plan: BuildPlan) -> None:
     shorter = edited(copy_plan, "max_input_tokens = 24", "max_input_tokens = 21")
     long = next(text for example in shorter.examples if len(text := example.row["text"]) == 20)
-    with pytest.raises(InvalidDocument) as caught:
-        verify_built(shorter)
-    assert f"{shorter.source.path / 'evaluation.jsonl'}: text '{long}' has 22 tokens, at most 21 are allowed." in str(
-        caught.value
+    message = message_of(InvalidDocument, verify_built, shorter)
+    assert (
+        f"{shorter.source.path / 'evaluation.jsonl'}: text '{long}' has 22 tokens, at most 21 are allowed." in message
     )
 
 
@@ -189,9 +186,7 @@ def test_labelled_rows_are_no_part_of_the_archive(tiny_workload: WorkloadFolder)
 def test_an_evaluation_without_correct_texts_cannot_measure_unchanged_rate(tiny_workload: WorkloadFolder) -> None:
     file = tiny_workload.path / "evaluation.jsonl"
     file.write_text('{"text": "a", "label": "b"}\n')
-    with pytest.raises(InvalidDocument) as caught:
-        plan(tiny_workload, "cpu", tiny_workload.path.parent.parent)
-    assert str(caught.value) == (
+    assert message_of(InvalidDocument, plan, tiny_workload, "cpu", tiny_workload.path.parent.parent) == (
         f"{file}: none of its 1 pairs has a text equal to its label, so unchanged_rate cannot be "
         "measured. Leave out quality.min_unchanged_rate in workload.toml, or add such pairs."
     )
@@ -212,9 +207,7 @@ def test_a_record_beyond_the_limits_fails_the_gate(tiny_workload: WorkloadFolder
     planned = plan(tiny_workload, "cpu", tiny_copy)
     parity = json.loads(planned.artifact.read_text())["parity"]
     rewritten(tiny_copy, parity={**parity, "max_logit_difference": 0.5})
-    with pytest.raises(GateFailed) as caught:
-        verify_recorded(planned)
-    assert str(caught.value) == (
+    assert message_of(GateFailed, verify_recorded, planned) == (
         "The compiled model differs from the original on evaluation.jsonl:\n"
         "- the largest logit difference is 0.5, at most 0.001 is allowed (parity.max_logit_difference).\n"
         "Build again, or for a coarser precision allow more in the target's parity in workload.toml."

@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import model_build.__main__ as command_line
 from model_build.compiled import exclusive
 from model_build.plan import BuildPlan
 from model_build.progress import seldom
+from tests.inference_recommender.conftest import Cli
 from workloads import ROOT
 
 CASES = tomllib.loads(Path(__file__).with_name("usage_refusals.toml").read_text("utf-8"))["case"]
@@ -36,21 +36,18 @@ ENDLESS_COMPILE = (
 """A compile takes seconds of both cores; this one has begun a file when the test sees it, and never ends it."""
 
 HANGS_AFTER_S = 600
-Capture = pytest.CaptureFixture[str]
-Run = Callable[[list[str]], int]
 
 
 @pytest.fixture
-def run(tiny_copy: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def cli(tiny_copy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
     monkeypatch.setattr(command_line, "ROOT", tiny_copy)
-    return command_line.main
+    return Cli(capsys, command_line.main)
 
 
-def test_plan_prints_the_steps_of_a_build(run: Run, tiny_copy: Path, capsys: Capture) -> None:
-    assert run(["plan", "tiny", "--target", "cpu", "--json"]) == 0
-    out, err = capsys.readouterr()
+def test_plan_prints_the_steps_of_a_build(cli: Cli, tiny_copy: Path) -> None:
+    code, out, err = cli("plan", "tiny", "--target", "cpu", "--json")
     document = json.loads(out)
-    assert err == ""
+    assert (code, err) == (0, "")
     assert document["archive"] == str(tiny_copy / "build" / "tiny" / "cpu" / "model.tar.gz")
     assert "tiny/1/decoder.onnx" in document["archive_files"]
     assert list(document["configuration"]) == ["tiny/config.pbtxt"]
@@ -58,8 +55,8 @@ def test_plan_prints_the_steps_of_a_build(run: Run, tiny_copy: Path, capsys: Cap
     assert document["environment"] == {"SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE": "8388608"}
 
 
-def test_plan_does_nothing(run: Run, tiny_copy: Path) -> None:
-    assert run(["plan", "tiny", "--target", "cpu-int8"]) == 0
+def test_plan_does_nothing(cli: Cli, tiny_copy: Path) -> None:
+    assert cli("plan", "tiny", "--target", "cpu-int8").returncode == 0
     assert not (tiny_copy / "build" / "tiny" / "cpu-int8").exists()
 
 
@@ -68,9 +65,8 @@ def test_planning_needs_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
-def test_verify_prints_a_table_for_people(run: Run, capsys: Capture) -> None:
-    assert run(["verify", "tiny", "--target", "cpu"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_verify_prints_a_table_for_people(cli: Cli) -> None:
+    lines = cli.out("verify", "tiny", "--target", "cpu").splitlines()
     assert lines[0] == "identical answers     40 of 40"
     assert lines[2:] == [
         "                      original  compiled  95 % interval",
@@ -79,18 +75,17 @@ def test_verify_prints_a_table_for_people(run: Run, capsys: Capture) -> None:
     ]
 
 
-def test_verify_without_a_build_says_how_to_make_one(run: Run, tiny_copy: Path, capsys: Capture) -> None:
-    assert run(["verify", "tiny", "--target", "cpu-int8"]) == 2
+def test_verify_without_a_build_says_how_to_make_one(cli: Cli, tiny_copy: Path) -> None:
     file = tiny_copy / "build" / "tiny" / "cpu-int8" / "artifact.json"
-    assert capsys.readouterr().err == (
+    assert cli.err("verify", "tiny", "--target", "cpu-int8") == (
         f"{file} does not exist: build it with `python -m model_build build tiny --target cpu-int8`.\n"
     )
 
 
-def test_a_busy_target_is_exit_code_3(run: Run, tiny_copy: Path, capsys: Capture) -> None:
+def test_a_busy_target_is_exit_code_3(cli: Cli, tiny_copy: Path) -> None:
     with exclusive(tiny_copy / "build" / "tiny" / ".compiled" / "cpu", "tiny", "cpu"):
-        assert run(["build", "tiny", "--target", "cpu"]) == 3
-    assert capsys.readouterr().err.startswith("Another build or verification of tiny for cpu is running")
+        error = cli.err("build", "tiny", "--target", "cpu", code=3)
+    assert error.startswith("Another build or verification of tiny for cpu is running")
 
 
 def test_a_missing_toolchain_is_exit_code_3(tiny_copy: Path) -> None:
@@ -111,9 +106,8 @@ def test_a_missing_toolchain_is_exit_code_3(tiny_copy: Path) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(case["arguments"]))
-def test_wrong_usage_is_exit_code_2(run: Run, capsys: Capture, case: dict[str, Any]) -> None:
-    assert run(case["arguments"]) == 2
-    assert capsys.readouterr() == ("", f"{case['message']}\n")
+def test_wrong_usage_is_exit_code_2(cli: Cli, case: dict[str, Any]) -> None:
+    assert cli(*case["arguments"]) == (2, "", f"{case['message']}\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -146,61 +140,52 @@ def wait_for(file: Path, process: subprocess.Popen[str]) -> None:
         time.sleep(0.01)
 
 
-def test_a_dry_run_prints_the_requests(run: Run, capsys: Capture) -> None:
-    assert run(["build", "tiny", "--target", "cpu", "--on", "sagemaker", "--dry-run"]) == 0
-    (request,) = json.loads(capsys.readouterr().out)["requests"]
+def test_a_dry_run_prints_the_requests(cli: Cli) -> None:
+    (request,) = cli.json("build", "tiny", "--target", "cpu", "--on", "sagemaker", "--dry-run")["requests"]
     assert request["AppSpecification"]["ContainerArguments"] == ["tiny", "cpu", "onnxruntime"]
 
 
-def test_all_builds_every_workload_that_has_the_target_and_prints_a_table(run: Run, capsys: Capture) -> None:
-    assert run(["build", "--all", "--target", "cpu"]) == 0
-    head, line = capsys.readouterr().out.splitlines()
+def test_all_builds_every_workload_that_has_the_target_and_prints_a_table(cli: Cli) -> None:
+    head, line = cli.out("build", "--all", "--target", "cpu").splitlines()
     assert head.split()[:4] == ["workload", "target", "runtime", "precision"]
     assert line.split()[:4] == ["tiny", "cpu", "onnxruntime", "fp32"]
     assert line.endswith("exact_match 0.0000 → 0.0000, unchanged_rate 0.0000 → 0.0000")
 
 
-def test_lint_finds_nothing_in_a_build_and_something_in_a_damaged_one(
-    run: Run, tiny_copy: Path, capsys: Capture
-) -> None:
+def test_lint_finds_nothing_in_a_build_and_something_in_a_damaged_one(cli: Cli, tiny_copy: Path) -> None:
     archive = tiny_copy / "build" / "tiny" / "cpu" / "model.tar.gz"
-    assert run(["lint", str(archive), "--workload", "tiny"]) == 0
-    assert capsys.readouterr().out.startswith("0 errors, 0 warnings.\n")
+    assert cli.out("lint", str(archive), "--workload", "tiny").startswith("0 errors, 0 warnings.\n")
     archive.write_bytes(archive.read_bytes()[:1000])
-    assert run(["lint", str(archive), "--json"]) == 1
-    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    (finding,) = cli.json("lint", str(archive), "--json", code=1)["findings"]
     assert finding["severity"] == "error"
 
 
-def test_a_bare_call_teaches(run: Run, capsys: Capture) -> None:
-    assert run([]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
+def test_a_bare_call_teaches(cli: Cli) -> None:
+    code, out, err = cli()
+    assert (code, err) == (0, "")
     assert "Compile a workload's checkpoint for a target, compare it with the original, and pack it." in out
     assert out.count("  python -m model_build ") == len(command_line.COMMANDS)
     assert "docs/building.md" in out
 
 
 @pytest.mark.parametrize("command", command_line.COMMANDS)
-def test_the_help_of_every_command_has_an_example(run: Run, command: str, capsys: Capture) -> None:
-    with pytest.raises(SystemExit) as caught:
-        run([command, "--help"])
-    assert caught.value.code == 0
-    assert f"\n  python -m model_build {command} " in capsys.readouterr().out
+def test_the_help_of_every_command_has_an_example(cli: Cli, command: str) -> None:
+    assert f"\n  python -m model_build {command} " in cli.out(command, "--help")
     example = command_line.COMMANDS[command][1]
     assert command_line.parser().parse_args(example.split()).command == command
 
 
 def test_libraries_write_to_a_log_that_a_failing_build_names(
-    run: Run, tiny_copy: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tiny_copy: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def chatter(*_: object) -> None:
         print("from Python")
         os.write(2, b"from a native library\n")
         raise ValueError("no such thing")
 
+    monkeypatch.setattr(command_line, "ROOT", tiny_copy)
     monkeypatch.setattr("model_build.build.archive.pack", chatter)
-    assert run(["build", "tiny", "--target", "cpu"]) == 70
+    assert command_line.main(["build", "tiny", "--target", "cpu"]) == 70
     log = tiny_copy / "build" / "tiny" / ".compiled" / "cpu" / "build.log"
     assert capfd.readouterr() == ("", f"Unforeseen ValueError: no such thing. The log is {log}.\n")
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
@@ -209,12 +194,11 @@ def test_libraries_write_to_a_log_that_a_failing_build_names(
         assert text in written
 
 
-def test_an_invalid_tokenizer_ends_a_build_before_it_begins(run: Run, tiny_copy: Path, capsys: Capture) -> None:
+def test_an_invalid_tokenizer_ends_a_build_before_it_begins(cli: Cli, tiny_copy: Path) -> None:
     file = tiny_copy / "workloads" / "tiny" / "checkpoint" / "tokenizer.json"
     file.write_text("{}")
-    assert run(["build", "tiny", "--target", "cpu", "--json"]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
+    code, out, err = cli("build", "tiny", "--target", "cpu", "--json")
+    assert (code, out) == (2, "")
     assert err.startswith(f"{file}: cannot be used (")
     assert err.count("\n") == 1
 

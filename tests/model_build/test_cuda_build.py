@@ -22,6 +22,7 @@ from model_build.lint.finding import RuntimeContext
 from model_build.matrix import BEAMS, GENERATION, rows
 from model_build.parity import GateFailed
 from model_build.plan import BuildPlan, plan
+from tests.builders import known, message_of
 from tests.model_build.miniatures import tiny_bert, tiny_t5
 from tests.model_build.miniatures.tiny_rows import make_workload
 from tests.quick_triton import start_triton
@@ -88,8 +89,7 @@ def test_an_archive_is_built_without_a_gpu_and_says_that_nothing_was_compared(
 
 @pytest.mark.usefixtures("cpu_for_a_gpu")
 def test_where_there_is_a_gpu_every_answer_is_compared(planned: BuildPlan) -> None:
-    parity = build(planned).parity
-    assert parity is not None
+    parity = known(build(planned).parity)
     assert parity.identical_answers == parity.examples == len(planned.examples)
     assert parity.max_logit_difference < 1e-4
     assert verify_built(planned) == verify_recorded(planned) == parity
@@ -100,11 +100,9 @@ def test_guided_answers_are_compared_with_greedys(tmp_path: Path) -> None:
     toml = tiny_t5.WORKLOAD_TOML.replace("\n[serving]", TARGET)
     toml = toml.replace("[quality]", '[model.generation]\nguided = "input"\n\n[quality]')
     planned = plan(tiny_t5.make_workload(tmp_path / "workloads", toml), "cuda", tmp_path)
-    parity = build(planned).parity
-    assert parity is not None
-    assert parity.guided is not None
-    assert (parity.guided.differing_answers, parity.identical_answers) == (0, 40)
-    assert parity.guided.tokens_per_pass > 1
+    parity = known(build(planned).parity)
+    assert (known(parity.guided).differing_answers, parity.identical_answers) == (0, 40)
+    assert known(parity.guided).tokens_per_pass > 1
 
 
 @pytest.mark.usefixtures("cpu_for_a_gpu")
@@ -115,8 +113,7 @@ def test_every_family_that_the_table_says_is_taken_answers_as_the_original(
     family: str, task: str, tmp_path: Path
 ) -> None:
     planned = plan(make_workload(tmp_path / "workloads", family, task), "cuda", tmp_path)
-    parity = build(planned).parity
-    assert parity is not None
+    parity = known(build(planned).parity)
     assert parity.identical_answers == parity.examples == 24
     if task != GENERATION:
         # On the device `meta` an operand that stayed on the CPU is refused, as a GPU refuses it.
@@ -153,9 +150,7 @@ def test_an_encoder_runs_traced_or_eager_for_comparison(execution: str, file: st
 def test_a_decoder_always_runs_as_cuda_graphs(tmp_path: Path) -> None:
     source = workload(tmp_path, "text2text-generation").file
     source.write_text(source.read_text().replace('runtime = "cuda"', 'runtime = "cuda"\nexecution = "traced"'))
-    with pytest.raises(UsageError) as refused:
-        plan(load_workload("tiny", tmp_path / "workloads"), "cuda", tmp_path)
-    assert str(refused.value) == (
+    assert message_of(UsageError, plan, load_workload("tiny", tmp_path / "workloads"), "cuda", tmp_path) == (
         f"{source}: targets.cuda.runtime: 'cuda' is not built for text2text-generation. Its execution is 'traced', and "
         "a decoder runs as CUDA graphs. Leave execution out."
     )
@@ -177,9 +172,7 @@ def test_without_a_gpu_it_cannot_be_verified(
     )
     assert command_line.main(["build", "tiny", "--target", "cuda", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["parity"] is None
-    with pytest.raises(GateFailed) as caught:
-        verify_recorded(planned)
-    assert str(caught.value) == (
+    assert message_of(GateFailed, verify_recorded, planned) == (
         f"{planned.artifact}: parity: the build compared nothing, because its machine could not run the model. "
         "Build it on a machine with an NVIDIA GPU: `python -m model_build build tiny --target cuda`."
     )

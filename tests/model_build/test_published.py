@@ -12,6 +12,7 @@ from model_build.checkpoint import resolve
 from model_build.checkpoint.architectures import write_random
 from model_build.encoder.reference import Reference
 from model_build.plan import BuildPlan, plan
+from tests.builders import message_of
 from tests.model_build.miniatures import tiny_bert
 from workloads import (
     EncoderModel,
@@ -79,9 +80,7 @@ def test_an_architecture_is_divided_by_one_key_or_refused(source: WorkloadFolder
     model = source.workload.model
     assert not isinstance(model, RandomWeights)
     made = RandomWeights(architecture="bert-large-uncased", weights="random", shrink=16)
-    with pytest.raises(UsageError) as caught:
-        write_random(made, model, tmp_path)
-    assert str(caught.value) == (
+    assert message_of(UsageError, write_random, made, model, tmp_path) == (
         "model.checkpoint.shrink: 16 does not divide bert-large-uncased's num_hidden_layers 24."
     )
     assert "12th" in str(built_checkpoint(source))

@@ -16,6 +16,7 @@ from aws_api.sagemaker import EXPIRING_KINDS
 from stacks.app import NothingBuilt, add_all, add_stacks
 from stacks.cleanup import KINDS, NAME
 from stacks.context import Options, read_cleanup, read_options
+from tests.builders import message_of
 from tests.stacks.miniature import Repository, as_committed, candidate, recommend_for_production
 from tests.stacks.release.conftest import VIRGINIA
 from tests.stacks.templates import lint_matches, make_app, nag_findings
@@ -40,17 +41,13 @@ def test_options_are_read_from_the_context() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["message"][:60])
 def test_an_invalid_option_is_rejected(case: dict[str, Any]) -> None:
-    with pytest.raises(UsageError) as refusal:
-        read(**case["context"])
-    assert str(refusal.value) == case["message"]
+    assert message_of(UsageError, read, **case["context"]) == case["message"]
 
 
 @pytest.mark.parametrize("given", ["hosting-target=cpu", "recommendation=ignore"])
 def test_production_rejects_options_for_rehearsals(given: str) -> None:
     key, value = given.split("=")
-    with pytest.raises(UsageError) as refusal:
-        read(stage="production", **{key.replace("-", "_"): value})
-    assert str(refusal.value) == (
+    assert message_of(UsageError, read, stage="production", **{key.replace("-", "_"): value}) == (
         f"-c {given}: is for rehearsing and measuring, and -c stage=production is neither. Leave one of the two out."
     )
 
@@ -99,9 +96,8 @@ def test_autoscaling_can_be_turned_off_to_change_the_instance_type(repository: R
 
 
 def test_an_unknown_hosting_target_is_rejected(repository: Repository) -> None:
-    with pytest.raises(UsageError) as refusal:
-        add_stacks(App(), repository.root, options=Options(hosting_target="tpu"))
-    assert str(refusal.value) == "-c hosting-target: got 'tpu'. Allowed: cpu, cpu-int8, cuda, tensorrt, tensorrt-int8."
+    message = message_of(UsageError, add_stacks, App(), repository.root, options=Options(hosting_target="tpu"))
+    assert message == "-c hosting-target: got 'tpu'. Allowed: cpu, cpu-int8, cuda, tensorrt, tensorrt-int8."
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +154,5 @@ def test_the_template_is_sound(cleaning: App, template: dict[str, Any]) -> None:
 
 def test_another_cleanup_than_a_daily_one_is_rejected() -> None:
     assert not read_cleanup(lambda _: None)
-    with pytest.raises(UsageError) as caught:
-        read_cleanup({"cleanup": "hourly"}.get)
-    assert str(caught.value) == "-c cleanup: got 'hourly'. Allowed: off, daily."
+    message = message_of(UsageError, read_cleanup, {"cleanup": "hourly"}.get)
+    assert message == "-c cleanup: got 'hourly'. Allowed: off, daily."

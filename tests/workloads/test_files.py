@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from model_build.parity import GateFailed, check_quality
-from tests.builders import an_artifact
+from tests.builders import an_artifact, known, message_of
 from workloads import ProjectError, artifact_file, file_sha256, load_artifact
 from workloads.files import PRIVATE, replace_text, replacing
 
@@ -78,9 +78,7 @@ def test_a_tampered_archive_is_refused(built: Path) -> None:
     archive = artifact_file(built, "spellcheck", "cpu").with_name("model.tar.gz")
     expected = file_sha256(archive)
     archive.write_bytes(b"another archive")
-    with pytest.raises(ProjectError) as caught:
-        load_artifact(built, "spellcheck", "cpu")
-    assert str(caught.value) == (
+    assert message_of(ProjectError, load_artifact, built, "spellcheck", "cpu") == (
         f"{archive}: its sha256 is {file_sha256(archive)}, but artifact.json says {expected}. "
         "Build it again with `python -m model_build build spellcheck --target cpu`."
     )
@@ -90,17 +88,14 @@ def test_an_artifact_with_a_metric_of_an_older_name_loads(built: Path) -> None:
     """The release gate then refuses it: it asks for the metric of today's name."""
     file = artifact_file(built, "spellcheck", "cpu")
     file.write_text(file.read_text("utf-8").replace("unchanged_rate", "left_alone"), "utf-8")
-    parity = load_artifact(built, "spellcheck", "cpu").parity
-    assert parity is not None
+    parity = known(load_artifact(built, "spellcheck", "cpu").parity)
     assert set(parity.original) == set(parity.compiled) == {"exact_match", "left_alone"}
     with pytest.raises(GateFailed, match=r"unchanged_rate was not measured: build again, or leave out quality\."):
         check_quality(parity, {"min_exact_match": 0.0, "min_unchanged_rate": 0.5}, ())
 
 
 def test_a_missing_build_names_the_command(tmp_path: Path) -> None:
-    with pytest.raises(ProjectError) as caught:
-        load_artifact(tmp_path, "spellcheck", "cpu")
-    assert str(caught.value) == (
+    assert message_of(ProjectError, load_artifact, tmp_path, "spellcheck", "cpu") == (
         f"{tmp_path}/build/spellcheck/cpu/artifact.json does not exist: build it with "
         "`python -m model_build build spellcheck --target cpu`."
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders import message_of
 from tests.locks import pins
 from workloads import ROOT, UsageError
 from workloads.own_images import PINS, TRITON_LOCKS, image_build
@@ -48,18 +49,14 @@ def test_a_dockerfile_has_one_base_without_account_or_tag_and_installs_from_lock
 
 
 def test_a_region_without_the_base_is_refused() -> None:
-    with pytest.raises(UsageError) as refusal:
-        image_build("inf1").base_uri("us-gov-west-1")
-    assert str(refusal.value).startswith(
+    assert message_of(UsageError, image_build("inf1").base_uri, "us-gov-west-1").startswith(
         "sagemaker-core does not know pytorch-inference-neuron:1.13.1-neuron-py310-sdk2.20.2-ubuntu20.04 in the region "
         "us-gov-west-1. Known: "
     )
 
 
 def test_a_kind_that_there_is_not_is_refused() -> None:
-    with pytest.raises(UsageError) as refusal:
-        image_build("triton-24.05-gpu")
-    assert str(refusal.value) == (
+    assert message_of(UsageError, image_build, "triton-24.05-gpu") == (
         "There is no image 'triton-24.05-gpu'. Known: inf1, inf2, cpu, triton-24.09-gpu, triton-25.04-cpu, "
         "triton-25.04-gpu, triton-25.09-cpu, triton-25.09-gpu, triton-26.05-cpu, triton-24.09-gpu-torch, "
         "triton-25.04-gpu-torch, triton-25.09-gpu-torch, triton-26.05-gpu-torch."
@@ -112,9 +109,8 @@ def test_another_digest_of_the_base_changes_the_content(containers: Path) -> Non
 
 def test_a_path_that_is_copied_and_is_not_there_is_refused(containers: Path) -> None:
     shutil.rmtree(containers / "encoder")
-    with pytest.raises(UsageError) as refusal:
-        image_build("inf1", containers).content()
-    assert str(refusal.value) == f"{containers}/neuron/Dockerfile: COPY: encoder is not in {containers}."
+    message = message_of(UsageError, image_build("inf1", containers).content)
+    assert message == f"{containers}/neuron/Dockerfile: COPY: encoder is not in {containers}."
 
 
 def test_hadolint_finds_nothing_in_the_dockerfiles() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import tomllib
 
+from tests.builders import message_of
 from tests.conftest import EditToml
 from workloads import (
     ROOT,
@@ -95,9 +96,7 @@ trough_invocations_per_minute = 6_000
 def test_a_batch_has_no_objective_of_a_target(tmp_path: Path) -> None:
     table = load_workload("duplicates").workload.model_dump(mode="json")
     table["targets"][table["hosting"]["target"]]["objective"] = {"model_latency_ms": 10.0}
-    with pytest.raises(ProjectError) as caught:
-        Workload.from_table(tmp_path / "workload.toml", table)
-    assert str(caught.value).endswith(
+    assert message_of(ProjectError, Workload.from_table, tmp_path / "workload.toml", table).endswith(
         f"targets.{table['hosting']['target']}.objective: replaces keys of a latency objective, and this workload is a "
         "batch. Remove the table."
     )
@@ -134,9 +133,7 @@ def test_an_unknown_workload_lists_the_known(workloads_copy: Path) -> None:
 )
 def test_an_unknown_name_lists_the_known(look_up: Callable[[WorkloadFolder], object], problem: str) -> None:
     folder = load_workload("spellcheck")
-    with pytest.raises(ProjectError) as caught:
-        look_up(folder)
-    assert str(caught.value) == f"{folder.file}: there is no {problem}"
+    assert message_of(ProjectError, look_up, folder) == f"{folder.file}: there is no {problem}"
 
 
 def test_without_a_traffic_profile_there_is_an_example_of_one(workloads_copy: Path) -> None:
@@ -144,9 +141,7 @@ def test_without_a_traffic_profile_there_is_an_example_of_one(workloads_copy: Pa
     text = file.read_text("utf-8")
     file.write_text(f"{text[: text.index('[traffic.')]}{text[text.index('[hosting]') :]}", "utf-8")
     folder = load_workload("spellcheck", workloads_copy)
-    with pytest.raises(ProjectError) as caught:
-        folder.traffic("quick")
-    assert str(caught.value) == (
+    assert message_of(ProjectError, folder.traffic, "quick") == (
         f"{folder.file}: there is no traffic profile 'quick', nor any other. Write one: [traffic.quick] with type = "
         '"phases" and phases = [{ initial_users = 1, spawn_rate_per_minute = 1, duration_s = 600 }].'
     )
@@ -166,9 +161,8 @@ def test_a_line_of_payloads_is_repeated_by_its_weight_at_even_distances(workload
 def test_a_bad_line_of_payloads_is_named_by_its_number(workloads_copy: Path) -> None:
     file = workloads_copy / "spellcheck" / "payloads.jsonl"
     file.write_text('{"text": "a"}\n\n{"txt": "b"}\n', "utf-8")
-    with pytest.raises(ProjectError) as caught:
-        load_workload("spellcheck", workloads_copy).payloads()
-    assert str(caught.value).splitlines()[0] == f"{file}:3: text: is required but missing."
+    message = message_of(ProjectError, load_workload("spellcheck", workloads_copy).payloads)
+    assert message.splitlines()[0] == f"{file}:3: text: is required but missing."
 
 
 @pytest.mark.parametrize(

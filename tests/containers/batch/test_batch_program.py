@@ -20,6 +20,7 @@ from containers.batch.storage import Folder
 from containers.batch.worker import worker_environments
 from containers.container_errors import ContainerError
 from inference_recommender.sizing.batch import BatchReport
+from tests.builders import known
 from tests.containers.batch.batch_run import (
     Ended,
     contents,
@@ -81,8 +82,7 @@ def job(model: Path, source: object, output: object, *more: object) -> list[obje
 
 def test_every_row_is_answered_once_in_input_order(uninterrupted: tuple[Path, Ended], source: Path) -> None:
     whole, ended = uninterrupted
-    summary = ended.summary
-    assert summary is not None
+    summary = known(ended.summary)
     assert ended.code == 0
     counts = [summary[key] for key in ("rows", "answered", "bad", "rows_done_before", "workers", "archive_sha256")]
     assert counts == [ROWS, ROWS, 0, 0, 2, None]
@@ -239,8 +239,7 @@ def test_an_input_without_rows_has_an_empty_output(model: Path, tmp_path: Path) 
     for name in ("in", "empty"):
         ended = run_here(*job(model, tmp_path / f"{name}.jsonl", tmp_path / name))
         assert ended.code == 0
-        assert ended.summary is not None
-        assert ended.summary["manifest"] == {"rows": 0, "answered": 0, "bad": 0}
+        assert known(ended.summary)["manifest"] == {"rows": 0, "answered": 0, "bad": 0}
 
 
 GZIP = "Compressed file ended before the end-of-stream marker was reached"

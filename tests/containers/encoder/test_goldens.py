@@ -17,6 +17,7 @@ from containers.encoder.engine import Engine, Lanes
 from containers.encoder.goldens import GOLDENS, PARITY, Deviation, ParityLimits, check, load, refusal
 from containers.encoder.load_engine import load as load_engine
 from containers.neuron.placement import variables
+from tests.builders import message_of
 from tests.containers.neuron.neuron_server import COMPILED, compile_neuron
 
 REPLACE = (
@@ -81,9 +82,7 @@ def test_a_wrong_core_on_a_chip_with_fewer_cores_is_named(
 
 def test_an_archive_without_golden_rows_is_not_served_unchecked(folder: Path, tmp_path: Path) -> None:
     bare = shutil.copytree(folder, tmp_path / "model", ignore=shutil.ignore_patterns(PARITY))
-    with pytest.raises(Unavailable) as caught:
-        check(load_engine(bare, COMPILED), COMPILED, bare)
-    assert str(caught.value) == (
+    assert message_of(Unavailable, check, load_engine(bare, COMPILED), COMPILED, bare) == (
         f"{bare}: goldens.json and parity.json, which a NeuronCore is compared with before it serves, cannot be read "
         f"(FileNotFoundError: [Errno 2] No such file or directory: '{bare / PARITY}'). Build the model again."
     )

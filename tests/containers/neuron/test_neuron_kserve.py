@@ -13,6 +13,7 @@ from containers.encoder.answers import Answer
 from containers.encoder.row import Refusal
 from containers.neuron.kserve import BadRequest, InferBody, answer, check, json_size, parse
 from inference_recommender import kserve as client
+from tests.builders import message_of
 
 FIELDS = ("title", "brand")
 TASK = "text-classification"
@@ -85,9 +86,7 @@ REFUSED: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("document", "message"), REFUSED)
 def test_an_invalid_request_is_refused(document: Any, message: str) -> None:
-    with pytest.raises(BadRequest) as caught:
-        read(document)
-    assert str(caught.value) == message
+    assert message_of(BadRequest, read, document) == message
 
 
 A, B = b"\1\0\0\0a", b"\1\0\0\0b"
@@ -191,6 +190,5 @@ def test_the_client_reads_vectors(in_binary: bool) -> None:
 
 
 def test_a_request_with_a_bad_row_is_refused_and_names_it() -> None:
-    with pytest.raises(BadRequest) as caught:
-        check(["a row", Refusal("has no text in title")])
-    assert str(caught.value) == f"Row 1 has no text in title. {NONE_ANSWERED}"
+    message = message_of(BadRequest, check, ["a row", Refusal("has no text in title")])
+    assert message == f"Row 1 has no text in title. {NONE_ANSWERED}"

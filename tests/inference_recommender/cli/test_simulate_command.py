@@ -18,7 +18,7 @@ from inference_recommender.report.simulation_report import Simulation
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.simulate import policy_search, sized_service
 from inference_recommender.simulate.tracking import DAY_MINUTES
-from tests.builders import a_candidate, a_measurement, a_recommendation, a_run_folder
+from tests.builders import a_candidate, a_measurement, a_recommendation, a_run_folder, known
 from workloads import ArrivalProcess, Autoscaling, ColdStart, Recommendation, SageMakerEndpointHosting, load_workload
 
 FOLDER = load_workload("spellcheck")
@@ -267,12 +267,10 @@ def test_the_chosen_policy_is_written_into_the_recommendation(
     assert shown.err.endswith("Next: review it, then run `cdk deploy SpellcheckStack`.\n")
     assert list(rows(found)) == ["chosen", "recommended", "fixed fleet", "ideal"]
     assert "Confirmed on 89 held-out seeds" in found.report.notes[-1]
-    better = Recommendation.from_json(recommendation).recommended
-    assert better is not None
+    better = known(Recommendation.from_json(recommendation).recommended)
     assert better.autoscaling is not None
-    assert better.autoscaling.simulated is not None
-    assert better.autoscaling.simulated.confirmed_on_seeds == 89
-    assert better.autoscaling.simulated.trace_sha256 == found.report.environment["sha256 of the trace"]
+    assert known(better.autoscaling.simulated).confirmed_on_seeds == 89
+    assert known(better.autoscaling.simulated).trace_sha256 == found.report.environment["sha256 of the trace"]
     simulated(recommendation, "--json", trace=waves(tmp_path))
     assert rows(document(capsys), "details")["recommended"]["settings"] == rows(found, "details")["chosen"]["settings"]
     sale = [1500 + 10 * minute + (2000 if 20 < minute < 25 else 0) for minute in range(60)]

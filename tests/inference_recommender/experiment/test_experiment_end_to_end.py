@@ -21,22 +21,12 @@ import pytest
 from inference_recommender.experiment.result import ExperimentFolder
 from inference_recommender.report.document import Report
 from local_aws.process.local_account import LocalAccount
+from tests.repository_copy import LEFT_OUT
 from tests.scripts.rehearsal.roles import make_role
 from workloads import ROOT, NoVerdict
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
-LEFT_OUT = (
-    ".*",
-    "node_modules",
-    "build",
-    "runs",
-    "cdk.out",
-    "__pycache__",
-    "*.egg-info",
-    "recommendation.json",
-    "tests",
-)
 TRAFFIC = """
 [traffic.short]
 type = "phases"

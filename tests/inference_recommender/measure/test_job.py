@@ -162,9 +162,8 @@ def interrupt_once() -> Callable[[float], None]:
 def test_ctrl_c_stops_the_job_and_keeps_all_measurements(runs: Runs) -> None:
     done = description(InferenceRecommendations=[recommendation(EndpointConfiguration=endpoint("sm-epc-1"))])
     service, runs.sleep = FakeService([done, description("IN_PROGRESS")]), interrupt_once()
-    with pytest.raises(Interrupted) as caught:
-        runs(service, tests=12)
-    assert str(caught.value) == f"Interrupted: job job-2 was stopped. Measurements: {runs.run_folder.path}."
+    message = message_of(Interrupted, runs, service, tests=12)
+    assert message == f"Interrupted: job job-2 was stopped. Measurements: {runs.run_folder.path}."
     assert service.stopped == ["job-2"]
     assert json.loads((runs.run_folder.path / "describe-2.json").read_text("utf-8"))["Status"] == "STOPPED"
     assert "sm-epc-1" in [one.endpoint_name for one in runs.run_folder.measurements()]
@@ -242,9 +241,8 @@ def test_another_runs_job_of_the_same_name_is_rejected(runs: Runs, tmp_path: Pat
     service = FakeService([description()])
     runs(service)
     runs.run_folder = RunFolder(tmp_path / "second")
-    with pytest.raises(JobNameTaken) as caught:
-        runs(service)
-    assert str(caught.value) == "There is already a job called 'job'. Choose another name with --name."
+    message = message_of(JobNameTaken, runs, service)
+    assert message == "There is already a job called 'job'. Choose another name with --name."
 
 
 def test_a_folder_with_a_run_takes_no_other(runs: Runs) -> None:

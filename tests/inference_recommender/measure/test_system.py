@@ -112,10 +112,9 @@ def test_the_instances_behind_a_url_are_a_type_with_or_without_a_number() -> Non
     found = [system_at_url("http://h", "m", fleet) for fleet in ("ml.c5.xlarge", "12xml.c5.xlarge")]
     assert [(one.instances, one.instance_type) for one in found] == [(1, "ml.c5.xlarge"), (12, "ml.c5.xlarge")]
     for fleet in ("0xml.c5.xlarge", "two"):
-        with pytest.raises(UsageError) as caught:
-            system_at_url("http://h", "m", fleet)
+        message = message_of(UsageError, system_at_url, "http://h", "m", fleet)
         allowed = "Allowed: TYPE or NxTYPE, such as 2xml.inf2.xlarge."
-        assert str(caught.value) == f"--instances: got '{fleet}'. {allowed}"
+        assert message == f"--instances: got '{fleet}'. {allowed}"
 
 
 def test_the_machine_is_described_by_its_cpu_and_cores(tmp_path: Path) -> None:

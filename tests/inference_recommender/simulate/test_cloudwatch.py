@@ -11,6 +11,7 @@ from botocore.stub import Stubber
 from aws_api.session import AwsSession
 from inference_recommender.__main__ import main
 from inference_recommender.simulate.trace import recorded
+from tests.builders import message_of
 from workloads import Unavailable
 
 NOW = datetime(2026, 11, 23, 7, 0, 30, tzinfo=UTC)
@@ -44,9 +45,7 @@ def test_the_minutes_of_all_variants_and_pages_are_added_and_empty_ones_are_0() 
 
 
 def test_an_endpoint_without_traffic_is_an_error() -> None:
-    with pytest.raises(Unavailable) as refused:
-        recorded(RecordedAccount({}), "shop", 1, NOW)
-    assert str(refused.value) == (
+    assert message_of(Unavailable, recorded, RecordedAccount({}), "shop", 1, NOW) == (
         "--trace cloudwatch:shop: CloudWatch has no invocation of shop in the last 1 day. Look further back with "
         "--days, or simulate a shape with --trace."
     )

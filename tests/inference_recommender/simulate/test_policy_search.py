@@ -23,7 +23,7 @@ from inference_recommender.simulate.policy_search import (
 from inference_recommender.simulate.seeds import PolicyResult, SimulationCase, Tolerance, Workers
 from inference_recommender.simulate.shapes import shape
 from inference_recommender.simulate.simulation import scheduled
-from tests.builders import a_candidate, a_recommendation
+from tests.builders import a_candidate, a_recommendation, known
 from tests.inference_recommender.simulate.test_simulation import CURVE, OBJECTIVE
 from workloads import ScheduledMinimum, Sizing
 
@@ -243,9 +243,8 @@ def test_a_schedule_rises_before_its_hour_and_falls_on_it() -> None:
 
 def test_the_recommendation_gets_the_policy_and_its_traffic(waves: PolicySearchResult) -> None:
     after = optimised_recommendation(a_recommendation(a_candidate()), waves, a_case(Waves()), ())
-    assert after.recommended is not None
-    assert after.recommended in after.candidates
-    scaling, policy = after.recommended.autoscaling, waves.chosen.policy
+    assert known(after.recommended) in after.candidates
+    scaling, policy = known(after.recommended).autoscaling, waves.chosen.policy
     assert scaling is not None
     for name in ("target_invocations_per_instance", "min_capacity", "max_capacity", "scale_in_cooldown_s"):
         assert getattr(scaling, name) == getattr(policy, name)

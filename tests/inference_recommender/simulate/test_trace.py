@@ -8,6 +8,7 @@ import pytest
 
 from inference_recommender.simulate.shapes import SHAPES, ShapeName, shape
 from inference_recommender.simulate.trace import Trace, parse_trace, read_trace, trace_csv
+from tests.builders import message_of
 from workloads import LatencyObjective, Sizing, UsageError
 
 EXAMPLE = "A line is a time and requests per second: 2026-11-22T13:00:00Z,41.5."
@@ -21,9 +22,7 @@ def parsed(*lines: str) -> Trace:
 
 
 def refusal(*lines: str) -> str:
-    with pytest.raises(UsageError) as refused:
-        parsed(*lines)
-    return str(refused.value)
+    return message_of(UsageError, parsed, *lines)
 
 
 def test_a_trace_of_minutes_is_read_as_it_is(tmp_path: Path) -> None:

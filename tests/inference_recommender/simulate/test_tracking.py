@@ -24,6 +24,7 @@ import pytest
 from inference_recommender.simulate.policy import FIRST_MONDAY, ZoneLoss
 from inference_recommender.simulate.simulation import FleetCapacity, scheduled
 from inference_recommender.simulate.tracking import ScalingSchedule, TrackingAlarms
+from tests.builders import message_of
 from tests.inference_recommender.simulate.service import course, policy, timing
 from workloads import UsageError
 from workloads.hosting import ScheduledMinimum
@@ -244,9 +245,7 @@ def test_an_unsupported_schedule_is_refused(expression: str, zone: str | None, w
 
 def test_an_unsupported_scheduled_minimum_names_the_key() -> None:
     minimum = ScheduledMinimum(schedule="cron(0 24 * * ? *)", min_capacity=2)
-    with pytest.raises(UsageError) as refused:
-        scheduled((minimum,), FIRST_MONDAY, 86_400)
-    assert str(refused.value) == (
+    assert message_of(UsageError, scheduled, (minimum,), FIRST_MONDAY, 86_400) == (
         "scheduled_minimums: 24 is not within 0 and 23. A cron expression has minutes, hours, day of month, month, "
         "day of week and year, with numbers, names, *, ?, lists, ranges and steps."
     )

@@ -1,6 +1,5 @@
 """`stacks explain` and `jobs explain` against endpoints and jobs of the local account that do not start."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -8,33 +7,21 @@ import pytest
 
 from inference_recommender.__main__ import main as recommender
 from local_aws import machine
-from local_aws.process.local_account import LocalAccount
 from stacks.__main__ import main
+from tests.inference_recommender.conftest import Cli
 from tests.local_aws.cloudformation.test_local_stacks import Stacks, stacks, template  # noqa: F401
 from tests.local_aws.conftest import Endpoints
 from tests.local_aws.sagemaker.test_recommendation_jobs import ended, request
 from workloads.program import exit_code
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("account_variables")]
 Command = Callable[..., dict[str, Any]]
-
-
-@pytest.fixture(autouse=True)
-def _the_account(account: LocalAccount, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in account.environment.items():
-        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture
 def explained(capsys: pytest.CaptureFixture[str]) -> Command:
     """Runs `stacks explain NAME --json`."""
-
-    def run(name: str) -> dict[str, Any]:
-        assert main(["explain", name, "--json"]) == 0
-        document: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return document
-
-    return run
+    return lambda name: Cli(capsys, main).json("explain", name, "--json")
 
 
 def test_an_endpoint_whose_model_does_not_load_is_explained_by_tritons_line(
@@ -42,8 +29,7 @@ def test_an_endpoint_whose_model_does_not_load_is_explained_by_tritons_line(
 ) -> None:
     name = endpoints.create("unloadable", config=endpoints.config("unloadable", BROKEN="1"))
     assert endpoints.settled(name)["EndpointStatus"] == "Failed"
-    assert main(["explain", name]) == 0
-    shown = capsys.readouterr().out
+    shown = Cli(capsys, main).out("explain", name)
     assert shown.startswith("endpoint unloadable: Failed\n  reason   Triton could not load the model 'echo' ")
     assert "  cause    Triton could not load a model. The line has the reason.\n" in shown
     (line,) = (line for line in shown.splitlines() if line.startswith("  line     "))
@@ -72,8 +58,7 @@ def test_a_job_that_failed_is_explained(sagemaker: Any, capsys: pytest.CaptureFi
     model = Endpoints(sagemaker).model("explained-job")
     sagemaker.create_inference_recommendations_job(**request("explained-1", model, instance_types=("ml.g5.xlarge",)))
     ended(sagemaker, "explained-1")
-    assert recommender(["jobs", "explain", "explained-1"]) == 0
-    shown = capsys.readouterr().out
+    shown = Cli(capsys).out("jobs", "explain", "explained-1")
     assert shown.startswith(f"test on ml.g5.xlarge: FAILED\n  reason   {machine.refusal('ml.g5.xlarge')}\n")
 
 

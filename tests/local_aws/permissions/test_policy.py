@@ -14,6 +14,7 @@ from local_aws.permissions.policy import (
     parsed,
     trusts,
 )
+from tests.builders import message_of
 
 MODEL = "arn:aws:sagemaker:us-east-1:123456789012:model/m"
 ROLE = "arn:aws:iam::123456789012:role/deploy"
@@ -144,9 +145,7 @@ def test_what_is_not_known_is_an_error_and_no_answer(condition: dict[str, Any], 
     ],
 )
 def test_a_malformed_policy_is_an_error(text: str, message: str) -> None:
-    with pytest.raises(PolicyError) as caught:
-        parsed(text)
-    assert str(caught.value).startswith(message)
+    assert message_of(PolicyError, parsed, text).startswith(message)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from local_aws.permissions.actions import ApiCall
 from local_aws.permissions.enforced import CALLS_FILE, PermissionLog, ServiceRoles
 from local_aws.process.local_account import LocalAccount
 from local_aws.sagemaker.recommendation_request import InstanceTest, RecommendationPlan, role_calls
+from tests.builders import message_of
 from tests.local_aws.conftest import BUCKET, IMAGE, Endpoints
 from tests.local_aws.permissions.template_roles import WHERE, Template, refused
 from workloads import ROOT, Unavailable
@@ -75,9 +76,7 @@ def put(template: Template, make: Callable[..., str]) -> Callable[..., str]:
 
 
 def failure(call: Callable[..., None], *arguments: Any) -> str:
-    with pytest.raises(Unavailable) as caught:
-        call(*arguments)
-    return str(caught.value)
+    return message_of(Unavailable, call, *arguments)
 
 
 def no_access(role: str, url: str = URL) -> str:

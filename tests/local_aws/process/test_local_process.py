@@ -19,6 +19,7 @@ from botocore.session import Session
 from local_aws.process.local_account import LocalAccount, role_session
 from local_aws.process.triton import TritonServer, container_flags
 from local_aws.process.triton_toolchain import TritonToolchain
+from tests.builders import known, message_of
 from tests.local_aws.conftest import REPLAYING, Endpoints, clients, gone, upload, wait_until
 from tests.local_aws.sagemaker.test_recommendation_jobs import request, under_load
 from tests.quick_triton import EXTRA, FLAGS, over_tcp
@@ -103,9 +104,8 @@ def test_the_account_ends_with_the_process_that_started_it(tmp_path: Path, toolc
     parent = subprocess.Popen(
         [sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}
     )
-    assert parent.stdout is not None
-    with parent.stdout:
-        pid = int(parent.stdout.readline())
+    with known(parent.stdout):
+        pid = int(known(parent.stdout).readline())
     assert not gone(pid)
     parent.kill()
     parent.wait()
@@ -120,9 +120,7 @@ def test_a_port_that_is_taken_is_one_sentence_and_exit_3(tmp_path: Path) -> None
             f"Port {port} of localhost is taken by another process. Stop that process, or choose another port with "
             f"`python -m local_aws --port N` (0 picks a free one)."
         )
-        with pytest.raises(Unavailable) as refused:
-            LocalAccount.start(state=tmp_path, port=port)
-        assert str(refused.value) == (
+        assert message_of(Unavailable, LocalAccount.start, state=tmp_path, port=port) == (
             f"The local account did not start: it ended with exit status 3. Its last lines:\n{sentence}"
         )
 
@@ -143,9 +141,7 @@ def test_it_listens_on_loopback_only_and_prints_its_exports(account: LocalAccoun
     ],
 )
 def test_a_missing_toolchain_says_what_to_do(system: str, machine: str, reason: str, tmp_path: Path) -> None:
-    with pytest.raises(Unavailable) as refused:
-        TritonToolchain.locate(tmp_path, system, machine)
-    assert str(refused.value) == (
+    assert message_of(Unavailable, TritonToolchain.locate, tmp_path, system, machine) == (
         f"There is no Triton server to answer for an endpoint: {reason.format(venv=tmp_path)}. On Linux x86-64, "
         f"`make triton` installs one; elsewhere, use a running endpoint of a real AWS account (unset AWS_ENDPOINT_URL)."
     )

@@ -12,21 +12,16 @@ from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli.jobs import CleanupResult, cleanup
 from local_aws.process.local_account import LocalAccount
 from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, Endpoints, wait_until
+from tests.local_aws.sagemaker.test_recommender_runs import session
 
 NOW = datetime.now(UTC)
 PAST, FUTURE = NOW - timedelta(hours=1), NOW + timedelta(hours=1)
 
 
-def _session(account: LocalAccount) -> boto3.Session:
-    known = dict(account.client_arguments())
-    del known["endpoint_url"]
-    return boto3.Session(**known)
-
-
 @pytest.fixture
 def reached(account: LocalAccount, monkeypatch: pytest.MonkeyPatch) -> boto3.Session:
     monkeypatch.setenv("AWS_ENDPOINT_URL", account.endpoint_url)
-    return _session(account)
+    return session(account)
 
 
 def _model(sagemaker: Any, name: str, *tags: dict[str, str]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from inference_recommender.payloads import payload_archive as payloads_in_form
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
 from local_aws.process.local_account import LocalAccount
-from tests.builders import an_artifact
+from tests.builders import an_artifact, known
 from tests.conftest import EditToml
 from tests.local_aws.conftest import BUCKET, ROLE, Endpoints, payload_archive
 from tests.quick_triton import start_triton, statistics
@@ -139,8 +139,7 @@ def test_a_default_jobs_answer_is_tested_by_an_advanced_job_in_stairs(
     assert found.meets_objective
     assert second.provenance.measured_on == "local"
     (measured,) = RunFolder(tmp_path / "runs" / "second").measurements()
-    assert measured.series is not None
-    assert {1.0, 2.0} <= set(measured.series.users), "a user more with the second step"
+    assert {1.0, 2.0} <= set(known(measured.series).users), "a user more with the second step"
 
 
 @pytest.mark.filterwarnings("ignore:The recommendation will not state payload lengths")
@@ -173,8 +172,7 @@ def test_a_job_runs_from_python_with_a_model_of_the_sagemaker_sdk(
     recommendation = inference_recommender.run(
         folder, model=Model(model_name=model), traffic="short", settings=settings, runs=tmp_path / "runs"
     )
-    assert recommendation.recommended is not None
-    assert recommendation.recommended.instance_type == "ml.c5.xlarge"
+    assert known(recommendation.recommended).instance_type == "ml.c5.xlarge"
     (kept,) = (tmp_path / "runs").iterdir()
     assert (kept / "report.html").exists()
     assert capfd.readouterr().out == "", "a library prints nothing"
@@ -216,18 +214,11 @@ def payloads(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     return {"payloads": file, "content_type": content_type(size), "arrivals": ARRIVALS}
 
 
-def test_an_endpoint_is_measured_by_its_name(
-    endpoints: Endpoints,
-    account: LocalAccount,
-    payloads: dict[str, Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.usefixtures("account_variables")
+def test_an_endpoint_is_measured_by_its_name(endpoints: Endpoints, payloads: dict[str, Any], tmp_path: Path) -> None:
     form = "json" if payloads["content_type"] == content_type(None) else "binary"
     name = endpoints.create(f"measured-{form}", config=endpoints.config(f"measured-{form}-1"))
     endpoints.settled(name)
-    for variable, value in account.environment.items():
-        monkeypatch.setenv(variable, value)
     check(LoadPlan(endpoint=NamedEndpoint(name=name), **payloads), tmp_path / "out")
 
 

@@ -13,6 +13,7 @@ from model_build.checkpoint import Checkpoint, read, resolve
 from model_build.plan import BuildPlan
 from model_build.text2text import export
 from model_build.text2text.repository import settings
+from tests.builders import message_of
 from workloads import OnnxRuntimeTarget, ProjectError, TextToText, UsageError, WorkloadFolder
 
 
@@ -183,9 +184,7 @@ def test_a_broken_checkpoint_is_refused(folder: Path, name: str) -> None:
 
 def test_no_folder(tiny_workload: WorkloadFolder, tmp_path: Path) -> None:
     shutil.rmtree(tiny_workload.path / "checkpoint")
-    with pytest.raises(UsageError) as caught:
-        resolve(tiny_workload, tmp_path)
-    assert str(caught.value) == (
+    assert message_of(UsageError, resolve, tiny_workload, tmp_path) == (
         f"{tiny_workload.file}: model.checkpoint: got './checkpoint', but there is no folder "
         f"{tiny_workload.path / 'checkpoint'}. Allowed: a folder (begins with ./, ../ or /), an s3:// URI of a folder "
         "or of a .tar.gz, or a model id of the Hugging Face hub."

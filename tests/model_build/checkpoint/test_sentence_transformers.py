@@ -14,6 +14,7 @@ import pytest
 
 from model_build.checkpoint import sentence_transformers
 from model_build.checkpoint.sentence_transformers import EMBEDDING, RERANKER, Pooled
+from tests.builders import message_of
 from workloads import FeatureExtraction, TextRanking, UsageError
 
 RECORDED = Path(__file__).with_name("sentence_transformers.json")
@@ -67,9 +68,7 @@ NOT_BUILT = {
 
 @pytest.mark.parametrize(("version", "name"), cases(NOT_BUILT))
 def test_a_module_or_a_pooling_that_is_not_built_is_refused(folder: Path, name: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        sentence_transformers.pooled(folder)
-    assert str(caught.value) == f"{folder}/{NOT_BUILT[name]}"
+    assert message_of(UsageError, sentence_transformers.pooled, folder) == f"{folder}/{NOT_BUILT[name]}"
 
 
 PROMPTS = {
@@ -85,9 +84,7 @@ def test_prompts_are_reported_and_must_be_pooled(folder: Path, name: str) -> Non
     assert list(sentence_transformers.done_before(folder)) == [PROMPTS[name]]
     file = folder / "1_Pooling" / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"include_prompt": False}))
-    with pytest.raises(UsageError) as caught:
-        list(sentence_transformers.done_before(folder))
-    assert str(caught.value) == (
+    assert message_of(UsageError, list, sentence_transformers.done_before(folder)) == (
         f"{file}: include_prompt is false, which is not built: the tokens of a prompt are pooled with the others. Save "
         "the model without its prompts, or with include_prompt."
     )
@@ -134,9 +131,7 @@ def test_a_reranker_that_is_not_served_is_refused(tmp_path: Path, name: str) -> 
 
 @pytest.mark.parametrize(("version", "name"), cases(["mean", "normalized"]))
 def test_a_build_refuses_another_pooling_and_reports_another_length(folder: Path, name: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        sentence_transformers.check(folder, embedding(pooling="cls"))
-    assert str(caught.value) == (
+    assert message_of(UsageError, sentence_transformers.check, folder, embedding(pooling="cls")) == (
         f"{folder / '1_Pooling/config.json'}: the model was trained to pool by mean, but model.pooling in "
         'workload.toml is "cls". Say pooling = "mean" there.'
     )

@@ -15,6 +15,7 @@ from transformers.utils import sentencepiece_model_pb2_new as protobuf
 
 from model_build.checkpoint.sentencepiece import prepared, tokenizer
 from model_build.init import checkpoint_source
+from tests.builders import message_of
 from workloads import UsageError
 
 M2M100: dict[str, Any] = json.loads(Path(__file__).with_name("m2m100.json").read_text("utf-8"))
@@ -104,9 +105,7 @@ def test_an_unknown_language_is_refused(name: str, m2m100: Path, tmp_path: Path)
     config, message = REFUSALS[name]
     file = m2m100 / "tokenizer_config.json"
     file.write_text(json.dumps(config))
-    with pytest.raises(UsageError) as caught:
-        prepared(m2m100, tmp_path / "cache")
-    assert str(caught.value) == f"{file}: {message}"
+    assert message_of(UsageError, prepared, m2m100, tmp_path / "cache") == f"{file}: {message}"
 
 
 def test_a_vocabulary_that_does_not_fit_the_pieces_is_refused(m2m100: Path, tmp_path: Path) -> None:
@@ -117,6 +116,4 @@ def test_a_vocabulary_that_does_not_fit_the_pieces_is_refused(m2m100: Path, tmp_
         (dict(pieces[:-1]), f"has no {pieces[-1][0]!r}, which is a piece of sentencepiece.bpe.model. Copy both again."),
     ):
         file.write_text(json.dumps(vocabulary))
-        with pytest.raises(UsageError) as caught:
-            prepared(m2m100, tmp_path / "cache")
-        assert str(caught.value) == f"{file}: {problem}"
+        assert message_of(UsageError, prepared, m2m100, tmp_path / "cache") == f"{file}: {problem}"

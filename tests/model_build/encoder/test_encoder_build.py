@@ -17,6 +17,7 @@ from model_build.compiled import compile_key
 from model_build.parity import GateFailed
 from model_build.plan import BuildPlan, plan
 from model_build.torch_threads import threads_kept
+from tests.builders import known, message_of
 from tests.model_build.miniatures import tiny_t5
 from tests.model_build.miniatures.tiny_bert import LABELS, make_workload
 from workloads import (
@@ -48,9 +49,7 @@ def edited(workload: WorkloadFolder, old: str, new: str) -> WorkloadFolder:
 
 
 def parity_of(planned: BuildPlan) -> ParityReport:
-    parity = build(planned).parity
-    assert parity is not None
-    return parity
+    return known(build(planned).parity)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -85,10 +84,9 @@ def test_int8_is_near(make: Make) -> None:
 def test_int8_that_fails_parity_names_the_layers_to_keep_in_fp32(make: Make) -> None:
     limits = "parity = { max_metric_drop = 1.0, max_logit_difference = 0.02 }"
     workload = edited(make(), 'precision = "int8"\nparity = { max_metric_drop = 1.0 }', f'precision = "int8"\n{limits}')
-    with pytest.raises(GateFailed) as caught:
-        build(plan_of(workload, "cpu-int8"))
-    advice = re.search(r"Or keep these layers in fp32, with which it passes: (fp32_layers = \[.+\])", str(caught.value))
-    assert advice is not None, str(caught.value)
+    message = message_of(GateFailed, build, plan_of(workload, "cpu-int8"))
+    advice = re.search(r"Or keep these layers in fp32, with which it passes: (fp32_layers = \[.+\])", message)
+    assert advice is not None, message
     mended = edited(workload, f'precision = "int8"\n{limits}', f'precision = "int8"\n{advice[1]}\n{limits}')
     assert parity_of(plan_of(mended, "cpu-int8")).max_logit_difference < 0.02
 
@@ -181,18 +179,14 @@ REFUSALS: dict[str, tuple[Callable[[WorkloadFolder], WorkloadFolder], str]] = {
 def test_a_checkpoint_that_does_not_fit_the_workload_is_refused(make: Make, name: str) -> None:
     change, message = REFUSALS[name]
     workload = change(make())
-    with pytest.raises(UsageError) as caught:
-        plan_of(workload, "cpu")
-    assert str(caught.value) == f"{workload.path / message}"
+    assert message_of(UsageError, plan_of, workload, "cpu") == f"{workload.path / message}"
 
 
 def test_a_task_that_a_runtime_is_not_built_for(tmp_path: Path) -> None:
     workload = tiny_t5.make_workload(tmp_path / "workloads")
     target = '[targets.cpu-int8]\nruntime = "onnxruntime"\nprecision = "int8"'
     workload = edited(workload, target, '[targets.cpu-int8]\nruntime = "torchscript"')
-    with pytest.raises(UsageError) as caught:
-        plan_of(workload, "cpu-int8")
-    assert str(caught.value) == (
+    assert message_of(UsageError, plan_of, workload, "cpu-int8") == (
         f"{workload.file}: targets.cpu-int8.runtime: 'torchscript' is not built for text2text-generation. "
         "A decoder with a cache has no plain trace, and no static graph for Neuron. Allowed: onnxruntime, cuda, "
         "tensorrt."

@@ -23,6 +23,7 @@ from model_build.encoder import export, graphs, verify
 from model_build.parity import ParityFailed
 from model_build.plan import BuildPlan, plan
 from model_build.triton.repository import version_folder
+from tests.builders import known, message_of
 from tests.model_build.encoder.test_openvino import needs_bf16
 from tests.model_build.miniatures.tiny_bert import LABELS
 from tests.model_build.miniatures.tiny_families import AUTO, int8_limit, make_checkpoint, make_workload
@@ -135,17 +136,13 @@ def test_a_text_classifier_that_is_not_built_is_refused(name: str, tmp_path: Pat
     make_checkpoint(tmp_path, family, "text-classification")
     file = tmp_path / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
-    with pytest.raises(ProjectError) as caught:
-        read(tmp_path, tmp_path, model_of("text-classification"))
-    assert str(caught.value) == f"{file}: {message}"
+    assert message_of(ProjectError, read, tmp_path, tmp_path, model_of("text-classification")) == f"{file}: {message}"
 
 
 def test_a_task_that_is_not_built_of_the_family(tmp_path: Path) -> None:
     make_checkpoint(tmp_path, "roberta", "text-classification")
     model = model_of("text-pair-scoring", labels=LABELS, segments=(("left",), ("right",)))
-    with pytest.raises(UsageError) as caught:
-        read(tmp_path, tmp_path, model)
-    assert str(caught.value) == (
+    assert message_of(UsageError, read, tmp_path, tmp_path, model) == (
         f'{tmp_path / "config.json"}: model_type: got "roberta", but text-pair-scoring is built only for BERT.'
     )
 
@@ -160,9 +157,7 @@ def test_inputs_that_are_left_open_have_no_token_types_where_the_model_has_none(
     assert plan_of(workload, "cpu").compile_inputs.encoder.inputs == ("input_ids", "attention_mask")
     text = workload.file.read_text()
     workload.file.write_text(text.replace("[model]", '[model]\ninputs = ["input_ids", "token_type_ids"]'))
-    with pytest.raises(UsageError) as caught:
-        plan_of(WorkloadFolder(workload.path), "cpu")
-    assert str(caught.value) == (
+    assert message_of(UsageError, plan_of, WorkloadFolder(workload.path), "cpu") == (
         f'{workload.file}: model.inputs: got ["input_ids", "token_type_ids"], but the model knows no token types. '
         "Leave token_type_ids out."
     )
@@ -188,9 +183,8 @@ TARGETS = {
 def test_a_target_that_does_not_support_the_family_is_refused(family: str, target: str, tmp_path: Path) -> None:
     assert plan_of(make_workload(tmp_path / "own", "roberta", "text-classification"), target).variant_name == target
     workload = make_workload(tmp_path / "other", family, "text-classification")
-    with pytest.raises(UsageError) as caught:
-        plan_of(workload, target)
-    assert str(caught.value) == f"{workload.file}: targets.{target}.{TARGETS[family, target]}"
+    message = message_of(UsageError, plan_of, workload, target)
+    assert message == f"{workload.file}: targets.{target}.{TARGETS[family, target]}"
 
 
 def plan_of(workload: WorkloadFolder, target: str) -> BuildPlan:
@@ -202,8 +196,7 @@ def plan_of(workload: WorkloadFolder, target: str) -> BuildPlan:
 def test_a_build_answers_as_the_original(family: str, task: str, tmp_path: Path) -> None:
     workload = make_workload(tmp_path / "workloads", family, task)
     for target in ("cpu", "openvino", "cpu-torchscript"):
-        exact = build(plan_of(workload, target)).parity
-        assert exact is not None
+        exact = known(build(plan_of(workload, target)).parity)
         assert exact.identical_answers == exact.examples == 24
 
 
@@ -216,8 +209,7 @@ def test_int8_is_near_the_original_and_a_spoiled_one_is_refused(
     family: str, task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned, limit = plan_of(make_workload(tmp_path / "workloads", family, task), "cpu-int8"), int8_limit(family, task)
-    parity = build(planned).parity
-    assert parity is not None
+    parity = known(build(planned).parity)
     assert 1e-4 < parity.mean_logit_difference < limit
     shutil.rmtree(planned.compiled)
     spoil(monkeypatch)
@@ -230,8 +222,7 @@ def test_int8_is_near_the_original_and_a_spoiled_one_is_refused(
 def test_openvinos_int8_is_near_the_original(family: str, tmp_path: Path) -> None:
     """Fixed ranges of activations are coarser than those of each row, so the limit is larger than of `cpu-int8`."""
     task = "text-classification"
-    parity = build(plan_of(make_workload(tmp_path / "workloads", family, task), "openvino-int8")).parity
-    assert parity is not None
+    parity = known(build(plan_of(make_workload(tmp_path / "workloads", family, task), "openvino-int8")).parity)
     assert 1e-4 < parity.mean_logit_difference < 1.25 * int8_limit(family, task)
 
 

@@ -15,6 +15,7 @@ from model_build import render
 from model_build.build import build, verify_built
 from model_build.encoder import openvino_graph
 from model_build.parity import GateFailed
+from tests.builders import known, message_of
 from tests.model_build.encoder.test_encoder_build import Make, edited, make, parity_of, plan_of
 from tests.model_build.miniatures import tiny_t5
 from tests.model_build.miniatures.tiny_bert import make_workload
@@ -43,8 +44,7 @@ def test_in_fp32_every_answer_is_the_originals(make: Make, task: str) -> None:
 def test_a_bf16_archive_names_the_instruction_sets_that_it_needs(make: Make) -> None:
     planned = plan_of(make(), "openvino-bf16")
     artifact = build(planned)
-    assert artifact.parity is not None
-    assert 1e-4 < artifact.parity.mean_logit_difference < 0.5
+    assert 1e-4 < known(artifact.parity).mean_logit_difference < 0.5
     assert artifact.instruction_sets == BF16
     served = Settings.load(planned.repository / "tiny_model" / "1" / "settings.json")
     assert (served.precision, served.instruction_sets) == ("bf16", BF16)
@@ -63,18 +63,16 @@ def test_int8_is_near_and_two_builds_give_the_same_bytes(make: Make, tmp_path: P
 
 def test_int8_that_fails_parity_names_the_layers_to_keep_in_fp32(make: Make) -> None:
     workload = edited(make(), "max_metric_drop = 1.0, max_logit_difference = 100.0", "max_logit_difference = 0.02")
-    with pytest.raises(GateFailed) as caught:
-        build(plan_of(workload, "openvino-int8"))
-    advice = re.search(r"Or keep these layers in fp32, with which it passes: (fp32_layers = \[.+\])", str(caught.value))
-    assert advice is not None, str(caught.value)
+    message = message_of(GateFailed, build, plan_of(workload, "openvino-int8"))
+    advice = re.search(r"Or keep these layers in fp32, with which it passes: (fp32_layers = \[.+\])", message)
+    assert advice is not None, message
     mended = edited(workload, "max_logit_difference = 0.02 }", f"max_logit_difference = 0.02 }}\n{advice[1]}")
     assert parity_of(plan_of(mended, "openvino-int8")).max_logit_difference < 0.02
 
 
 @pytest.mark.parametrize(("target", "runner_up"), [("cpu", "openvino fp32"), ("openvino-int8", "onnxruntime int8")])
 def test_a_build_records_how_long_the_other_runtime_takes(make: Make, target: str, runner_up: str) -> None:
-    timed = build(plan_of(make(), target), compare_runtimes=True).runner_up
-    assert timed is not None
+    timed = known(build(plan_of(make(), target), compare_runtimes=True).runner_up)
     assert f"{timed.runtime} {timed.precision}" == runner_up
     assert timed.times_as_long > 0
     assert timed.cpu in CPUINFO.read_text()
@@ -92,9 +90,7 @@ def test_a_faster_runner_up_is_a_warning_with_the_lines_to_change(ratio: float, 
 
 
 def test_a_target_without_another_runtime_is_not_compared(make: Make) -> None:
-    with pytest.raises(UsageError) as caught:
-        build(plan_of(make(), "cpu-torchscript"), compare_runtimes=True)
-    assert str(caught.value) == (
+    assert message_of(UsageError, build, plan_of(make(), "cpu-torchscript"), compare_runtimes=True) == (
         "--compare-runtimes: cpu-torchscript has no other runtime. Only encoders with runtime = onnxruntime or "
         "openvino have. Leave it out."
     )
@@ -130,9 +126,7 @@ REFUSALS: dict[str, tuple[Callable[[Path], WorkloadFolder], str]] = {
 def test_a_target_that_cannot_be_built_is_refused(name: str, tmp_path: Path) -> None:
     make_it, message = REFUSALS[name]
     workload = make_it(tmp_path / "workloads")
-    with pytest.raises((InvalidDocument, UsageError)) as caught:
-        plan_of(workload, "openvino-int8")
-    assert str(caught.value) == f"{workload.path}/{message}"
+    assert message_of((InvalidDocument, UsageError), plan_of, workload, "openvino-int8") == f"{workload.path}/{message}"
 
 
 def test_an_operator_that_openvino_lacks_is_named(tmp_path: Path) -> None:

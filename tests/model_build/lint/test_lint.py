@@ -17,6 +17,7 @@ from model_build.lint.finding import Finding, RuntimeContext
 from model_build.lint.lint_command import render
 from model_build.plan import BuildPlan, plan
 from model_build.triton import repository
+from tests.builders import message_of
 from tests.containers.hostile_archives import leaves_the_folder
 from tests.model_build.lint.broken_archives import BASES, FAULTS, Fault
 from tests.model_build.lint.good_archives import (
@@ -196,9 +197,7 @@ def test_no_config_is_a_traceback(config: bytes) -> None:
 
 
 def test_a_path_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as refusal:
-        lint(tmp_path / "model.tar.gz", NOTHING_KNOWN)
-    assert str(refusal.value) == (
+    assert message_of(UsageError, lint, tmp_path / "model.tar.gz", NOTHING_KNOWN) == (
         f"{tmp_path}/model.tar.gz: there is no such file or folder. Allowed: a model.tar.gz, or an unpacked Triton "
         "model repository (the folder that holds the model folders)."
     )

@@ -20,6 +20,7 @@ from model_build.encoder.reference import Reference
 from model_build.parity import GateFailed, ParityFailed
 from model_build.plan import BuildPlan, plan
 from tests import fake_neuron
+from tests.builders import message_of
 from tests.model_build.miniatures.tiny_bert import make_workload
 from workloads import Parity, UsageError, load_artifact, load_workload
 
@@ -131,9 +132,7 @@ def test_a_chip_that_is_too_far_off_is_not_released(copied: Built) -> None:
 
 
 def refusal(planned: BuildPlan, outputs: Path) -> str:
-    with pytest.raises(UsageError) as caught:
-        verify_outputs(planned, outputs)
-    return str(caught.value)
+    return message_of(UsageError, verify_outputs, planned, outputs)
 
 
 def test_outputs_that_are_not_of_this_build_are_refused(copied: Built, tmp_path: Path) -> None:

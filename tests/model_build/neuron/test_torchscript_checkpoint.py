@@ -20,6 +20,7 @@ from model_build.encoder.reference import Reference
 from model_build.plan import plan
 from model_build.remote.remote_build import source_files
 from tests import fake_neuron
+from tests.builders import message_of
 from workloads import ROOT, UsageError, WorkloadFolder, load_workload
 
 NAME = "query_intent"
@@ -64,9 +65,7 @@ def refusal(source: WorkloadFolder, root: Path, target: str = "inf1") -> str:
     def built() -> None:
         build(plan(source, target, root))
 
-    with pytest.raises(UsageError) as caught:
-        built()
-    return str(caught.value)
+    return message_of(UsageError, built)
 
 
 def test_it_is_built_and_answers_as_the_weights_do(workloads_copy: Path, tmp_path: Path) -> None:

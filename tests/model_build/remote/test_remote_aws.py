@@ -10,6 +10,7 @@ from containers import archive_reader
 from model_build.remote.build_account import BuildAccount
 from model_build.remote.remote_build import build_remotely, source_files
 from model_build.remote.request import plan_remote
+from tests.builders import message_of
 from tests.model_build.remote.remote_account import built, miniature, site
 from workloads import UsageError, WorkloadFolder, load_artifact, load_workload
 
@@ -85,9 +86,7 @@ def test_a_checkpoint_that_workloads_share_travels_too(root: Path) -> None:
 def test_a_local_checkpoint_that_would_not_arrive_is_refused(root: Path, checkpoint: str) -> None:
     _edit(root, checkpoint)
     workload = load_workload("spellcheck", root / "workloads")
-    with pytest.raises(UsageError) as refused:
-        source_files(workload, root)
-    assert str(refused.value) == (
+    assert message_of(UsageError, source_files, workload, root) == (
         f"{workload.file}: model.checkpoint: got '{checkpoint}', which is outside {root / 'workloads'}. Only that "
         "folder is uploaded. Move the checkpoint there, or name an s3:// URI or a model id of the Hugging Face hub."
     )

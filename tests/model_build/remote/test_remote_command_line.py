@@ -10,18 +10,13 @@ import pytest
 
 from model_build.progress import silent
 from model_build.remote import remote_options
+from tests.builders import message_of
 from tests.model_build.remote.remote_account import ROLE, miniature
 from workloads import ROOT, UsageError, WorkloadFolder, load_workload
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkloadFolder:
-    """Loads the workload on a machine without an AWS account."""
-    for name in ("PROFILE", "REGION", "DEFAULT_REGION", "ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN"):
-        monkeypatch.delenv(f"AWS_{name}", raising=False)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+def folder(tmp_path: Path) -> WorkloadFolder:
     return load_workload("spellcheck", miniature(tmp_path / "root") / "workloads")
 
 
@@ -89,9 +84,7 @@ def test_incomplete_facts_of_the_account(
 ) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     arguments = [part for setting in settings for part in ("--set", f"recommender.{setting}")]
-    with pytest.raises(UsageError) as refused:
-        remote_options.build(folder, "cpu", _given(*arguments), ROOT, silent)
-    assert str(refused.value) == message
+    assert message_of(UsageError, remote_options.build, folder, "cpu", _given(*arguments), ROOT, silent) == message
 
 
 def test_a_recording_needs_an_image(folder: WorkloadFolder) -> None:

@@ -16,7 +16,7 @@ from aws_api.sagemaker import Endpoint
 from inference_recommender.payloads import tar_gz
 from model_build.remote.build_account import BuildAccount
 from model_build.remote.recording import Recording, plan_recording, record_on_chip
-from tests.builders import an_artifact
+from tests.builders import an_artifact, message_of
 from tests.model_build.remote.remote_account import FakeAccount, miniature, site
 from workloads import ROOT, Unavailable, UsageError, artifact_file, file_sha256, load_workload
 
@@ -109,10 +109,9 @@ def test_ctrl_c_deletes_the_endpoint(root: Path) -> None:
 
 def test_a_failing_container_is_reported_with_its_log_and_deleted(root: Path) -> None:
     account = Chip("Creating", "Failed")
-    with pytest.raises(Unavailable) as caught:
-        record(root, account)
+    message = message_of(Unavailable, record, root, account)
     name = account.made[0].name
-    assert str(caught.value) == (
+    assert message == (
         f"The endpoint {name} failed: the container did not pass the ping health check\n"
         f"The last lines of its log in /aws/sagemaker/Endpoints/{name}:\n  /dev/neuron0 is not there."
     )
@@ -122,9 +121,7 @@ def test_a_failing_container_is_reported_with_its_log_and_deleted(root: Path) ->
 def test_a_missing_quota_is_named(root: Path) -> None:
     refusal = AwsRefused("CreateEndpoint", "ResourceLimitExceeded", "The limit is 0 Instances.")
     account = Chip(refusal=refusal)
-    with pytest.raises(Unavailable) as caught:
-        record(root, account)
-    assert str(caught.value) == (
+    assert message_of(Unavailable, record, root, account) == (
         "The quota does not allow the endpoint: The limit is 0 Instances.\n"
         "Request more of 'ml.inf1.xlarge for endpoint usage' in Service Quotas."
     )
@@ -132,23 +129,17 @@ def test_a_missing_quota_is_named(root: Path) -> None:
 
 
 def test_an_image_that_serves_and_records_nothing_is_too_old(root: Path) -> None:
-    with pytest.raises(Unavailable) as caught:
-        record(root, Chip(records=False))
-    assert str(caught.value) == (
+    assert message_of(Unavailable, record, root, Chip(records=False)) == (
         f"{IMAGE} served the model but recorded nothing: it is older than this containers/neuron/serve. Build it again."
     )
 
 
 def test_only_targets_and_instances_with_a_chip_are_accepted(root: Path) -> None:
-    with pytest.raises(UsageError) as caught:
-        planned(root, "cpu")
-    assert str(caught.value) == (
+    assert message_of(UsageError, planned, root, "cpu") == (
         "spellcheck for cpu does not run on Inferentia. "
         "`python -m model_build verify spellcheck --target cpu` compares it on this machine."
     )
-    with pytest.raises(UsageError) as caught:
-        planned(root, instance_type="ml.g5.xlarge")
-    assert str(caught.value) == (
+    assert message_of(UsageError, planned, root, instance_type="ml.g5.xlarge") == (
         "--instance-type: got 'ml.g5.xlarge', which has no Inferentia chip. Name one such as ml.inf1.xlarge."
     )
 

@@ -11,6 +11,7 @@ from botocore.validate import ParamValidator
 from aws_api.processing_jobs import ProcessingJob
 from aws_api.service_model import input_shape, shape_problems
 from model_build.remote.request import driver_warnings, job_name, plan_remote, triton_image
+from tests.builders import message_of
 from tests.model_build.remote.remote_account import ROLE, miniature, site
 from workloads import Unavailable, UsageError, WorkloadFolder, images, load_workload
 from workloads.folder import with_settings
@@ -151,15 +152,12 @@ def test_an_engine_is_built_in_the_image_that_the_workload_names(workloads_copy:
 def test_an_instance_that_cannot_build_the_target_is_refused(
     folder: WorkloadFolder, variant: str, wanted: str, why: str
 ) -> None:
-    with pytest.raises(UsageError) as refused:
-        plan(folder, variant, instance_type=wanted)
-    assert str(refused.value) == f"--instance-type: got '{wanted}'. {why}"
+    message = message_of(UsageError, plan, folder, variant, instance_type=wanted)
+    assert message == f"--instance-type: got '{wanted}'. {why}"
 
 
 def test_a_triton_that_was_never_published_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as refused:
-        triton_image("19.01", "us-east-1", tmp_path / "workload.toml")
-    assert str(refused.value) == (
+    assert message_of(UsageError, triton_image, "19.01", "us-east-1", tmp_path / "workload.toml") == (
         f"{tmp_path}/workload.toml: hosting.triton_version: got '19.01', but sagemaker-core knows no such SageMaker "
         "Triton image. Known: 23.12, 24.01, 24.03, 24.05, 24.09, 25.04, 25.09, 26.05. Choose one, or name an image "
         "with --image-uri."
@@ -171,9 +169,7 @@ def test_without_the_data_of_images_the_package_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "sagemaker.core", None)
     images._data.cache_clear()
-    with pytest.raises(Unavailable) as refused:
-        plan(folder, "cpu")
-    assert str(refused.value) == (
+    assert message_of(Unavailable, plan, folder, "cpu") == (
         "The Python package 'sagemaker-core' is not installed, and it knows the accounts of AWS's images. Install it "
         "with `pip install -e '.[cdk]'`, or name an image with --image-uri."
     )

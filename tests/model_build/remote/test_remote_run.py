@@ -13,7 +13,7 @@ import pytest
 from aws_api.errors import AwsRefused, ExpiredCredentials
 from model_build.remote.remote_build import build_remotely
 from model_build.remote.request import plan_remote
-from tests.builders import an_artifact
+from tests.builders import an_artifact, known, message_of
 from tests.model_build.remote.remote_account import FakeAccount, built, miniature, site
 from workloads import Interrupted, ModelArtifact, Unavailable, load_artifact, load_workload
 
@@ -99,8 +99,7 @@ def _gpus(**of_g5: Any) -> dict[str, bytes]:
 
 
 def test_the_engines_of_two_gpus_become_one_archive(root: Path) -> None:
-    worse = an_artifact().parity
-    assert worse is not None
+    worse = known(an_artifact().parity)
     worse = worse.model_copy(
         update={"identical_answers": 490, "compiled": {"exact_match": 0.88, "unchanged_rate": 0.97}}
     )
@@ -113,9 +112,8 @@ def test_the_engines_of_two_gpus_become_one_archive(root: Path) -> None:
     assert "bert/1/model.7.5.plan" in names
     assert "bert/1/model.8.6.plan" in names
     assert artifact.toolchain == {"tensorrt": "10.13", "gpu": "Tesla T4, NVIDIA A10G"}
-    assert artifact.parity is not None
-    assert artifact.parity.identical_answers == 490
-    assert artifact.parity.compiled == {"exact_match": 0.88, "unchanged_rate": 0.97}
+    assert known(artifact.parity).identical_answers == 490
+    assert known(artifact.parity).compiled == {"exact_match": 0.88, "unchanged_rate": 0.97}
     assert left(root, "gpu") == ["artifact.json", "model.tar.gz", "repository"]
 
 
@@ -127,9 +125,7 @@ def test_the_engines_of_two_gpus_become_one_archive(root: Path) -> None:
     ],
 )
 def test_machines_that_disagree_make_no_archive(root: Path, changes: dict[str, Any], what: str) -> None:
-    with pytest.raises(Unavailable) as refused:
-        run(root, FakeAccount(_gpus(**changes)), "gpu")
-    assert str(refused.value) == (
+    assert message_of(Unavailable, run, root, FakeAccount(_gpus(**changes)), "gpu") == (
         f"The jobs {', '.join(GPU_JOBS)} built different {what}, so their archives cannot be merged. build/ was not "
         "changed."
     )
@@ -207,9 +203,7 @@ def test_a_failure_is_one_message(root: Path, account: FakeAccount, message: str
 def test_if_one_job_cannot_be_created_the_others_are_stopped(root: Path) -> None:
     refusals = {"g5": AwsRefused("CreateProcessingJob", "ResourceInUse", "It exists.")}
     account = FakeAccount(statuses=["InProgress"], refusals=refusals)
-    with pytest.raises(Unavailable) as taken:
-        run(root, account, "gpu")
-    assert str(taken.value) == (
+    assert message_of(Unavailable, run, root, account, "gpu") == (
         f"A processing job called '{GPU_JOBS[1]}' exists. Start the build again: names contain the time."
     )
     assert account.stopped == GPU_JOBS[:1]
@@ -219,10 +213,9 @@ def test_an_archive_that_differs_from_its_hash_is_not_put_in_place(root: Path) -
     outputs = built("cpu", FILES) | {"model.tar.gz": b"damaged"}
     expected = json.loads(outputs["artifact.json"])["archive_sha256"]
     an_artifact().write_json(_mkdir(root / "build/spellcheck/cpu") / "artifact.json")
-    with pytest.raises(Unavailable) as differs:
-        run(root, FakeAccount(outputs))
+    message = message_of(Unavailable, run, root, FakeAccount(outputs))
     actual = hashlib.sha256(b"damaged").hexdigest()
-    assert str(differs.value) == (
+    assert message == (
         f"{CPU}/c5/model.tar.gz: its sha256 is {actual}, but artifact.json has {expected}. build/ was not changed. "
         "Start the build again."
     )
@@ -279,9 +272,7 @@ def test_ctrl_c_names_the_job_that_cannot_be_stopped_and_the_command_that_stops_
     account = FakeAccount(on_describe=Trouble(KeyboardInterrupt()))
     refused = AwsRefused("StopProcessingJob", "AccessDenied", "No.")
     monkeypatch.setattr(account, "stop_job", lambda name: Trouble(refused)())
-    with pytest.raises(Interrupted) as ended:
-        run(root, account)
-    assert str(ended.value).startswith(
+    assert message_of(Interrupted, run, root, account).startswith(
         f"Interrupted: job {CPU_JOB} could not be stopped and may still run ({refused}); stop it with "
         f"`aws sagemaker stop-processing-job --processing-job-name {CPU_JOB}`."
     )

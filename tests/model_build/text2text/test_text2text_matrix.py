@@ -14,6 +14,7 @@ from model_build.parity import ParityFailed
 from model_build.plan import BuildPlan, plan
 from model_build.text2text import export
 from model_build.text2text.verify import Original
+from tests.builders import known, message_of
 from tests.model_build.miniatures import tiny_t5
 from tests.model_build.miniatures.tiny_bart import FAMILIES, WORKLOAD_TOML, make_workload
 from tests.model_build.miniatures.tiny_t5 import LETTERS, make_texts
@@ -51,13 +52,11 @@ def test_a_family_is_built_with_identical_answers_and_near_ones_in_int8(
 ) -> None:
     """The gate refuses a spoiled quantisation."""
     workload = make_workload(tmp_path / "workloads", kind, with_gate(kind), **asked)
-    parity = build(plan(workload, "cpu", tmp_path)).parity
-    assert parity is not None
+    parity = known(build(plan(workload, "cpu", tmp_path)).parity)
     assert parity.identical_answers == parity.examples == 24
     assert parity.max_logit_difference < 0.05
     planned = plan(workload, "cpu-int8", tmp_path)
-    int8 = build(planned).parity
-    assert int8 is not None
+    int8 = known(build(planned).parity)
     assert 0.01 < int8.mean_logit_difference < INT8[kind]
     shutil.rmtree(planned.compiled)
     spoil(monkeypatch)
@@ -117,8 +116,7 @@ def test_a_marian_is_built_from_its_sentencepiece_files(tmp_path: Path) -> None:
     write_marian(workload.path / "checkpoint")
     planned = plan(workload, "cpu", tmp_path)
     assert planned.checkpoint.folder.parent == tmp_path / "build" / "checkpoints"
-    parity = build(planned).parity
-    assert parity is not None
+    parity = known(build(planned).parity)
     assert parity.identical_answers == parity.examples == 24
 
 
@@ -182,9 +180,7 @@ REFUSALS: dict[str, tuple[str, str, dict[str, Any], str]] = {
 def test_unsupported_decoding_is_refused(name: str, tmp_path: Path) -> None:
     toml, target, asked, message = REFUSALS[name]
     workload = make_workload(tmp_path / "workloads", "bart", toml, **asked)
-    with pytest.raises(UsageError) as refused:
-        plan(workload, target, tmp_path)
-    assert str(refused.value) == message.format(folder=workload.path)
+    assert message_of(UsageError, plan, workload, target, tmp_path) == message.format(folder=workload.path)
 
 
 def test_the_workloads_own_beams_replace_the_checkpoints(tmp_path: Path) -> None:

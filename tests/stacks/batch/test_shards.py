@@ -8,6 +8,7 @@ import pytest
 from stacks.context import PRODUCTION, Options
 from stacks.deployment import Shards, plan_shards
 from stacks.workload_stack import BuiltArtifact, NotMeasured, WorkloadStackProps
+from tests.builders import message_of
 from tests.stacks.miniature import Repository, make_ec2_repository
 from workloads import BatchFleet, BatchRecommendation, ModelArtifact, ScheduledBatchHosting, ThroughputObjective
 from workloads.errors import InvalidDocument
@@ -81,9 +82,7 @@ def test_an_ignored_recommendation_leaves_the_workloads_shards(repository: Repos
 def test_a_recommendation_of_another_archive_is_refused(repository: Repository) -> None:
     recommend(repository, archive_sha256="0" * 64)
     built = ModelArtifact.from_json(repository.artifact_file("inf1")).archive_sha256[:12]
-    with pytest.raises(NotMeasured) as raised:
-        planned(repository)
-    assert str(raised.value) == (
+    assert message_of(NotMeasured, planned, repository) == (
         f"{repository.recommendation_file}: archive_sha256: was measured on the artifact 000000000000…, but the one to "
         f"deploy is {built}… (inf1). Deploy it with -c recommendation=ignore and measure a run of it: {COMMAND}."
     )
@@ -92,9 +91,7 @@ def test_a_recommendation_of_another_archive_is_refused(repository: Repository) 
 def test_a_local_measurement_warns_in_beta_and_is_rejected_in_production(repository: Repository) -> None:
     recommend(repository, known_by="local")
     (warning,) = planned(repository).warnings
-    with pytest.raises(NotMeasured) as raised:
-        planned(repository, PRODUCTION)
-    assert warning.text == str(raised.value)
+    assert warning.text == message_of(NotMeasured, planned, repository, PRODUCTION)
     assert warning.text == (
         f"{repository.recommendation_file}: recommended.known_by: is 'local' (9 reports), and production requires the "
         f"reports of a stack's run: {COMMAND}."
@@ -114,9 +111,8 @@ def test_a_recommendation_needs_a_measured_rate(repository: Repository) -> None:
     recommend(repository)
     file = repository.recommendation_file
     file.write_text(file.read_text("utf-8").replace('"stack"', '"stated"'), "utf-8")
-    with pytest.raises(InvalidDocument) as raised:
-        planned(repository)
-    assert "recommended.known_by: got 'stated', but a recommendation needs a measured rate." in str(raised.value)
+    message = message_of(InvalidDocument, planned, repository)
+    assert "recommended.known_by: got 'stated', but a recommendation needs a measured rate." in message
 
 
 def test_the_template_has_the_recommendations_shards_on_its_instance_type(repository: Repository) -> None:

@@ -14,6 +14,7 @@ from stacks.app import add_stacks
 from stacks.context import DEFAULT_CIDR, PRODUCTION, Options
 from stacks.ecs.shared_network import NAME, SharedNetworkStack
 from stacks.ecs.zones import SharedZones
+from tests.builders import message_of
 from tests.stacks.miniature import Repository, Synthesis, make_ec2_repository, recommend_for_production, synthesis_of
 from tests.stacks.templates import assert_is_snapshot, filled, lint_matches, make_app, nag_findings
 from tests.stacks.test_templates import masked
@@ -189,9 +190,7 @@ def test_addresses_of_a_network_without_workloads_are_refused(tmp_path: Path) ->
     repository.change_hosting(
         vpc={"id": "vpc-0a", "cidr": "172.16.0.0/16", "subnet_ids": ["subnet-1"], "availability_zones": ["us-east-1a"]}
     )
-    with pytest.raises(UsageError) as refusal:
-        repository.app(VIRGINIA, Options(network_cidr="10.9.0.0/16"))
-    assert str(refusal.value) == (
+    assert message_of(UsageError, repository.app, VIRGINIA, Options(network_cidr="10.9.0.0/16")) == (
         "-c beta-network-cidr: got '10.9.0.0/16', but no workload is in the shared network. Leave the option out, or "
         "leave hosting.vpc out of a workload on EC2."
     )
@@ -201,9 +200,7 @@ def test_zone_names_and_ids_cannot_be_mixed(tmp_path: Path) -> None:
     made = both(tmp_path)
     made["query_intent"].change_hosting(availability_zones=["use1-az1"])
     made["duplicates"].change_hosting(availability_zones=["us-east-1b"])
-    with pytest.raises(UsageError) as refusal:
-        made["duplicates"].app(VIRGINIA)
-    assert str(refusal.value) == (
+    assert message_of(UsageError, made["duplicates"].app, VIRGINIA) == (
         f"{made['duplicates'].workload_file}: hosting.availability_zones: got the name 'us-east-1b', and "
         f"{made['query_intent'].workload_file} the id 'use1-az1'. Workloads on EC2 share a network: write all of their "
         "zones as names, or all as ids."

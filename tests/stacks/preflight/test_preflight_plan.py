@@ -26,6 +26,7 @@ from stacks.preflight.questions import (
     ServiceRole,
     Trusts,
 )
+from tests.builders import known, message_of
 from tests.model_build.remote.remote_account import site
 from tests.stacks.miniature import as_committed, candidate, make_repository
 from tests.stacks.templates import SNAPSHOTS
@@ -78,11 +79,8 @@ def test_a_measured_fleet_is_asked_for_at_its_largest(tmp_path: Path) -> None:
     repository = make_repository(tmp_path)
     repository.recommend(candidate(instance_type="ml.g5.xlarge"))
     folder = repository.folder
-    recommendation = folder.recommendation()
-    assert recommendation is not None
-    assert recommendation.recommended is not None
-    assert recommendation.recommended.autoscaling is not None
-    most = recommendation.recommended.autoscaling.max_capacity
+    recommended = known(known(folder.recommendation()).recommended)
+    most = known(recommended.autoscaling).max_capacity
     checks = plan([folder], "beta")
     asked = [check.question for check in checks]
     assert quota(checks, "ml.g5.xlarge for endpoint usage")[0] == 2 * most
@@ -197,9 +195,7 @@ def edit_workload(tmp_path: Path) -> Callable[..., WorkloadFolder]:
 
 def test_a_type_of_unknown_size_is_refused(edit_workload: Callable[..., WorkloadFolder]) -> None:
     folder = edit_workload("duplicates", ('["inf1.6xlarge"]', '["inf1.7xlarge"]'))
-    with pytest.raises(UsageError) as raised:
-        plan([folder], "beta")
-    assert str(raised.value) == (
+    assert message_of(UsageError, plan, [folder], "beta") == (
         f"{folder.file}: inf1.7xlarge: its vCPUs are unknown. Use EC2's notation (inf1.6xlarge), or another type."
     )
 

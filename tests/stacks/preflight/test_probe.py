@@ -13,6 +13,7 @@ from aws_api.expiry import TAG
 from aws_api.sagemaker import ENDPOINT_LOG, SageMakerAccount
 from inference_recommender.sizing.prices import listed_price
 from stacks.preflight.driver_probe import ProbeResult, plan_probe, run_probe
+from tests.builders import message_of
 from workloads import Unavailable, UsageError, images
 
 ROLE = "arn:aws:iam::123456789012:role/serving"
@@ -109,9 +110,7 @@ def test_an_unknown_pair_has_no_expectation() -> None:
 
 def test_an_endpoint_that_has_no_capacity_is_no_result() -> None:
     host = Host("Failed", reason="Unable to provision requested ML compute capacity.")
-    with pytest.raises(Unavailable) as refused:
-        probe(host)
-    assert str(refused.value) == (
+    assert message_of(Unavailable, probe, host) == (
         "The endpoint probe-ml-g4dn-xlarge-20261127-120000 failed before its image started: "
         "Unable to provision requested ML compute capacity."
     )
@@ -151,6 +150,4 @@ TYPES = "Allowed: instance types of SageMaker endpoints with a GPU or an x86 CPU
     ],
 )
 def test_bad_input_is_refused(instance_type: str, version: str | None, role: str | None, message: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        plan_probe(instance_type, version, role, Host("InService"), NOW)
-    assert str(refused.value) == message
+    assert message_of(UsageError, plan_probe, instance_type, version, role, Host("InService"), NOW) == message

@@ -19,6 +19,7 @@ from stacks.context import ReleaseSource, read_options, read_release
 from stacks.ecs.measuring import COMMANDS
 from stacks.release import steps
 from stacks.release.pipeline_stack import _model
+from tests.builders import message_of
 from tests.stacks.miniature import as_committed, candidate
 from tests.stacks.release.conftest import CONNECTION, ENDPOINTS, ON_NEURON, VIRGINIA, all_actions, release, stages
 from tests.stacks.templates import assert_is_snapshot, make_app
@@ -354,9 +355,7 @@ def test_without_a_repository_there_is_no_pipeline() -> None:
     [({"release_repository": "o/n"}, "release-connection"), ({"release_connection": CONNECTION}, "release-repository")],
 )
 def test_an_incomplete_source_is_rejected(given: dict[str, str], missing: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        read_release(context(**given))
-    assert str(caught.value) == (
+    assert message_of(UsageError, read_release, context(**given)) == (
         f"cdk.json: context.{missing}: is missing. A release pipeline needs release-repository (OWNER/NAME) and "
         "release-connection (the ARN of an AWS CodeConnections connection)."
     )

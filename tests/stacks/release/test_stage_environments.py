@@ -15,6 +15,7 @@ from aws_cdk.cx_api import CloudAssembly
 
 from stacks.app import stage_environments
 from stacks.context import read_environment
+from tests.builders import message_of
 from tests.stacks.miniature import as_committed, recommend_for_production
 from tests.stacks.release.conftest import CONNECTION, ON_NEURON, VIRGINIA, all_actions, release, stages
 from tests.stacks.release.test_release_pipeline import projects_of, statements_of
@@ -160,18 +161,14 @@ def test_without_its_own_environment_a_stage_has_that_of_the_pipeline() -> None:
 
 def test_a_malformed_environment_is_rejected() -> None:
     for value in ("eu-west-1", "1234/eu-west-1", f"{BETA}/eu"):
-        with pytest.raises(UsageError) as caught:
-            read_environment({"beta-environment": value}.get, "beta")
-        assert str(caught.value) == (
+        assert message_of(UsageError, read_environment, {"beta-environment": value}.get, "beta") == (
             f"cdk.json: context.beta-environment: got '{value}'. "
             "Write it as ACCOUNT/REGION, for example 111122223333/eu-west-1."
         )
 
 
 def test_a_stage_elsewhere_needs_a_pipeline_of_a_known_account() -> None:
-    with pytest.raises(UsageError) as caught:
-        stage_environments({"beta-environment": f"{BETA}/us-east-1"}.get, Environment())
-    assert str(caught.value) == (
+    assert message_of(UsageError, stage_environments, {"beta-environment": f"{BETA}/us-east-1"}.get, Environment()) == (
         "cdk.json: context.beta-environment: the account and region of the pipeline are unknown. "
         "Log in to AWS as the account of the pipeline, and set AWS_REGION."
     )

@@ -12,6 +12,7 @@ from aws_cdk import App
 from inference_recommender.cli.deployed import group_request
 from stacks.app import add_releases
 from stacks.context import ReleaseSource, read_release
+from tests.builders import known, message_of
 from tests.stacks.miniature import as_committed
 from tests.stacks.release.conftest import CONNECTION, ENDPOINTS, ON_NEURON, VIRGINIA, WORKLOADS
 from tests.stacks.release.test_release_pipeline import projects_of, statements_of
@@ -206,8 +207,7 @@ def test_the_approval_of_a_model_package_starts_a_release_if_it_is_set(tmp_path:
     repository = as_committed(tmp_path, "text_classification")
     shutil.rmtree(tmp_path / "build")
     context = {"release-repository": "o/n", "release-connection": CONNECTION, "release-start": "push-and-approval"}
-    source = read_release(context.get)
-    assert source is not None
+    source = known(read_release(context.get))
     app = make_app(tmp_path / "cdk.out")
     add_releases(app, repository.root, VIRGINIA, source)
     resources = app.synth().stacks[0].template["Resources"]
@@ -228,9 +228,7 @@ def test_the_approval_of_a_model_package_starts_a_release_if_it_is_set(tmp_path:
 def test_an_approval_in_another_account_cannot_start_a_release(tmp_path: Path) -> None:
     source = ReleaseSource(repository="o/n", connection_arn=CONNECTION, start="push-and-approval")
     app = make_app(tmp_path, {"beta-environment": "222233334444/us-east-1"})
-    with pytest.raises(UsageError) as caught:
-        add_releases(app, tmp_path, VIRGINIA, source)
-    assert str(caught.value) == (
+    assert message_of(UsageError, add_releases, app, tmp_path, VIRGINIA, source) == (
         "cdk.json: context.release-start: got 'push-and-approval' with a beta-environment. Approvals are events of "
         "beta's account and region, and start only a pipeline there. Leave one of the two out."
     )

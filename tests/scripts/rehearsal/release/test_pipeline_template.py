@@ -14,6 +14,7 @@ from scripts.rehearsal.release.pipeline_template import (
     read_build_spec,
     read_pipeline,
 )
+from tests.builders import message_of
 from tests.scripts.rehearsal.release.templates import ACCOUNT, build, commands, pipeline, project, source
 from workloads import ROOT, UsageError
 
@@ -27,17 +28,14 @@ def test_a_secret_variable_is_rejected() -> None:
         return pipeline(stages, Step=project(commands("true")))
 
     assert action_variables(given("PLAINTEXT").action("Build", "Step")) == {"COMMIT": "#{Files_NS.CommitId}"}
-    with pytest.raises(UsageError) as caught:
-        action_variables(given("SECRETS_MANAGER").action("Build", "Step"))
-    assert str(caught.value) == "Step: COMMIT: the rehearsal does not support SECRETS_MANAGER."
+    message = message_of(UsageError, action_variables, given("SECRETS_MANAGER").action("Build", "Step"))
+    assert message == "Step: COMMIT: the rehearsal does not support SECRETS_MANAGER."
 
 
 def test_a_stage_with_more_actions_than_codepipeline_takes_is_rejected() -> None:
     sources = [source(f"Files{number}") for number in range(51)]
     assert len(pipeline({"Source": sources[:50]}).actions) == 50
-    with pytest.raises(UsageError) as caught:
-        pipeline({"Source": sources})
-    assert str(caught.value) == "Stage Source has 51 actions. Allowed: 50."
+    assert message_of(UsageError, pipeline, {"Source": sources}) == "Stage Source has 51 actions. Allowed: 50."
 
 
 @pytest.mark.parametrize(
@@ -53,9 +51,7 @@ def test_a_stage_with_more_actions_than_codepipeline_takes_is_rejected() -> None
     ],
 )
 def test_an_unsupported_key_of_a_build_specification_is_rejected(spec: dict[str, Any], reason: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        read_build_spec("Step", json.dumps({"version": "0.2", **spec}))
-    assert str(caught.value) == reason
+    assert message_of(UsageError, read_build_spec, "Step", json.dumps({"version": "0.2", **spec})) == reason
 
 
 def test_the_projects_own_pipeline_is_supported() -> None:
@@ -88,9 +84,7 @@ def test_a_denied_call_ends_the_rehearsal_even_if_the_program_ignored_it(tmp_pat
     assert calls.roles == {"Ask": {"sagemaker:InvokeEndpoint"}}
     with file.open("a") as more:
         more.write(line("sagemaker:AddTags", allowed=False) + '{"half a li')
-    with pytest.raises(Denied) as caught:
-        calls.check("Beta/Measure")
-    assert str(caught.value) == (
+    assert message_of(Denied, calls.check, "Beta/Measure") == (
         f"Beta/Measure: {ROLE} may not sagemaker:AddTags on arn:aws:sagemaker:us-east-1:123456789012:endpoint/beta."
     )
 
@@ -129,7 +123,6 @@ def test_another_service_is_denied(wrong: str, where: str) -> None:
     right = allowing("codeconnections:UseConnection")
     roles = {"SourceRole": right, "BuildRole": right, wrong: allowing("codestar-connections:UseConnection")}
     check_connection(released(), Iam({**roles, wrong: right}))
-    with pytest.raises(Denied) as caught:
-        check_connection(released(), Iam(roles))
+    message = message_of(Denied, check_connection, released(), Iam(roles))
     role = f"arn:aws:iam::{ACCOUNT}:role/{wrong}"
-    assert str(caught.value) == f"{where}: {role} may not codeconnections:UseConnection on {CONNECTION}."
+    assert message == f"{where}: {role} may not codeconnections:UseConnection on {CONNECTION}."
