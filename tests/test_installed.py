@@ -71,7 +71,8 @@ def measure(team: RepositoryCopy, tmp_path_factory: pytest.TempPathFactory) -> l
     source = ("--from", str(brought / "checkpoint"), "--examples", str(examples), "--target", "cpu")
     written = json.loads(team.run("model-build", "init", "reviews", *source, "--json"))
     assert "pyproject.toml" in written["repository"]
-    build, deploy, measure = (each.split() for each in written["next"])
+    commands: list[list[str]] = [each.split() for each in written["next"]]
+    build, deploy, measure = commands
     team.run(*build)
     team.run("cdk", "bootstrap", "--ci")
     team.run(*deploy, "--require-approval", "never", "--ci")
