@@ -17,6 +17,7 @@ import numpy as np
 from inference_recommender.simulate.policy import TrafficLoad
 from inference_recommender.simulate.trace import MINUTE, trace_csv
 from inference_recommender.simulate.tracking import DAY_MINUTES
+from workloads.program import exit_code
 
 
 def convert(counts: Path, first: date, days: int, peak: float | None = None) -> tuple[TrafficLoad, int]:
@@ -59,4 +60,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

@@ -32,6 +32,7 @@ PROGRAMS = {
     "local_aws": PARSE,
     "model_build": PARSE,
     "stacks": PARSE,
+    "scripts.convert_trace": PARSE,
     "scripts.rehearsal.account": PARSE,
     "scripts.rehearsal.steps": "boto3.client",
     "scripts.rehearsal.release": "signal.signal",
