@@ -7,6 +7,7 @@ import pytest
 from moto import mock_aws
 
 from containers import archive_reader
+from model_build.remote import remote_build
 from model_build.remote.build_account import BuildAccount
 from model_build.remote.remote_build import build_remotely, source_files
 from model_build.remote.request import plan_remote
@@ -48,7 +49,8 @@ def test_a_job_is_accepted_and_its_output_fetched(
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(remote_build, "CODE", tmp_path / "root")
     return miniature(tmp_path / "root")
 
 
