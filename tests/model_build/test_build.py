@@ -82,8 +82,8 @@ def test_verify_measures_the_archive_again(tiny_plan: BuildPlan) -> None:
 def test_verify_runs_the_model_in_the_archive_and_a_failure_takes_its_artifact(copy_plan: BuildPlan) -> None:
     graph = copy_plan.repository / "tiny" / "1" / "decoder.onnx"
     model = onnx.load(graph)
-    head = next(weights for weights in model.graph.initializer if weights.name == "head")
-    head.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(head)[:, ::-1].copy(), "head"))
+    head = next(weights for weights in model.graph.initializer if weights.name == "head.weight")
+    head.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(head)[:, ::-1].copy(), head.name))
     onnx.save(model, graph)
     archive.pack(copy_plan.repository, copy_plan.archive)
     artifact = ModelArtifact.from_json(copy_plan.artifact)
