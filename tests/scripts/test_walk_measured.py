@@ -92,7 +92,7 @@ def test_the_job_becomes_a_recommendation_of_what_this_machine_did(
     assert chosen.model_latency_percentiles_ms.p99 is not None
     assert chosen.cost_per_hour_usd is not None
     page = (deployed.root / recommended.provenance.run / "report.html").read_text("utf-8")
-    assert page.count("<svg") == 3, "the course of the test, cost by load, and capacity by burstiness"
+    assert page.count("<svg") == 3, "throughput, latency by rate, and capacity by burstiness"
 
 
 def test_triton_killed_midway_fails_the_job_with_the_reason_and_keeps_what_was_measured(
