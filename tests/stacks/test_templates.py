@@ -77,7 +77,7 @@ def test_cdk_nag_has_no_unanswered_finding_in_a_release(releasing: App) -> None:
 def test_a_release_pays_for_cdks_own_checks_of_the_templates(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.CloudFormationValidatePlugin", cdks_own_checks)
+    monkeypatch.setattr("stacks.app.CloudFormationValidatePlugin", cdks_own_checks)
     context = {"release-repository": "example/models", "release-connection": CONNECTION}
     app = make_app(repository.root / "cdk.out", context)
     assert add_all(app, repository.root, VIRGINIA, ["synth", "--quiet"]) == 0

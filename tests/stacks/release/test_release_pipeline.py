@@ -117,7 +117,7 @@ def test_without_a_measurement_there_is_no_production_stage(before_production: d
 def test_the_first_deployment_of_the_pipeline_needs_no_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever makes the pipeline has built nothing: it builds, and then adds the stages to itself."""
     for name in ("CloudFormationValidatePlugin", "Validations"):
-        monkeypatch.setattr(f"app.{name}", Mock())  # they take seconds, and other tests have them
+        monkeypatch.setattr(f"stacks.app.{name}", Mock())  # they take seconds, and other tests have them
     repository = as_committed(tmp_path, "spellcheck")
     shutil.rmtree(tmp_path / "build")
     app = make_app(tmp_path / "cdk.out", {"release-repository": "example/models", "release-connection": CONNECTION})
