@@ -74,7 +74,7 @@ class EndpointDescription:
         return next((tag["Value"] for tag in self.tags if tag["Key"] == key), None)
 
 
-@dataclass@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ExpiringResource:
     """A resource with an expiry tag."""
 
