@@ -16,7 +16,7 @@ from aws_api.errors import AwsRefused, AwsUnavailable, NotFound
 from aws_api.expiry import expiry_of
 from aws_api.logs import first_events, first_log, last_lines
 from aws_api.session import AwsSession
-from workloads import Interrupted
+from workloads import Interrupted, UsageError
 
 MEASURED_ON_TAG = "local-aws:measured-on"
 """Key of the tag that holds the machine on which a local account measured a job."""
@@ -160,11 +160,11 @@ class SageMakerAccount(AwsSession):
         return self._call("describe_inference_recommendations_job", JobName=name)
 
     def existing_job(self, name: str) -> dict[str, Any]:
-        """Describes a job that a user named. Raises `AwsUnavailable` if there is none."""
+        """Describes a job that a user named. Raises `UsageError` if there is none."""
         try:
             return self.describe_job(name)
         except NotFound as error:
-            raise AwsUnavailable(
+            raise UsageError(
                 f"There is no Inference Recommender job called '{name}' in {self.region}. "
                 "List jobs with `python -m inference_recommender jobs list`."
             ) from error

@@ -133,8 +133,6 @@ _IMAGE = re.compile(
     r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/(?P<name>[^:@]+)(?:[:@].*)?"
 )
 
-log = logging.getLogger(__name__)
-
 
 def read_object(url: str) -> ApiCall:
     """Returns the call that reads the object at an s3:// URL."""
