@@ -15,7 +15,7 @@ from aws_api import s3
 from aws_api.errors import AwsRefused, AwsUnavailable, NotFound
 from aws_api.expiry import expiry_of
 from aws_api.logs import first_events, first_log, last_lines
-from aws_api.session import AwsSession
+from aws_api.session import AwsSession, metric_query
 from workloads import Interrupted, UsageError
 
 MEASURED_ON_TAG = "local-aws:measured-on"
@@ -207,9 +207,8 @@ class SageMakerAccount(AwsSession):
 
     def gpu_utilization(self, endpoint: str, variant: str, start: datetime, end: datetime) -> float | None:
         """Returns the mean utilization of the busiest minute, 0 to 100 × GPUs; None without a metric."""
-        dimensions = [{"Name": "EndpointName", "Value": endpoint}, {"Name": "VariantName", "Value": variant}]
-        metric = {"Namespace": HARDWARE_NAMESPACE, "MetricName": "GPUUtilization", "Dimensions": dimensions}
-        query = {"Id": "gpu", "MetricStat": {"Metric": metric, "Period": 60, "Stat": "Average"}}
+        of_variant = {"EndpointName": endpoint, "VariantName": variant}
+        query = metric_query("gpu", HARDWARE_NAMESPACE, "GPUUtilization", of_variant, "Average")
         return max(self.metrics([query], start, end).get("gpu", {}).values(), default=None)
 
     def model(self, name: str) -> dict[str, Any]:
