@@ -242,7 +242,11 @@ def _scenario(load: Load, test: SequentialTest | None) -> ProofScenario:
         verdict=test.verdict if test is not None else "missed",
         latency_ms=_finite(interval.latency_ms) if interval else None,
         latency_interval_ms=(_finite(interval.low_ms), _finite(interval.high_ms)) if interval else (None, None),
-        **{name: getattr(interval, name, 0) for name in ("requests", "late", "late_allowed", "errors", "duration_s")},
+        requests=interval.requests if interval else 0,
+        late=interval.late if interval else 0,
+        late_allowed=interval.late_allowed if interval else 0,
+        errors=interval.errors if interval else 0,
+        duration_s=interval.duration_s if interval else 0.0,
         rises=interval.rises if interval else False,
     )
 

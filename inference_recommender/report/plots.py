@@ -29,8 +29,15 @@ from inference_recommender.sizing.verdict import expected_latencies
 from workloads import Candidate, LatencyObjective, Proof
 
 COLOURS = {
-    **{"blue": "#2f6fdb", "orange": "#e07b39", "red": "#c8372d", "green": "#1d7f4e", "grey": "#8b919c"},
-    **{"ink": "#3b4252", "axis": "#8a919c", "grid": "#e4e7ec", "tick": "#5b6472"},
+    "blue": "#2f6fdb",
+    "orange": "#e07b39",
+    "red": "#c8372d",
+    "green": "#1d7f4e",
+    "grey": "#8b919c",
+    "ink": "#3b4252",
+    "axis": "#8a919c",
+    "grid": "#e4e7ec",
+    "tick": "#5b6472",
 }
 """Every colour of a plot, by the CSS variable (--plot-…) that replaces it on the page."""
 BLUE, ORANGE, RED, GREEN, GREY, INK, AXIS, GRID, TICK = COLOURS.values()

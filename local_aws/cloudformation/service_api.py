@@ -7,7 +7,7 @@ no place for is rejected, because it would be lost silently.
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple, Self
 
@@ -20,7 +20,7 @@ from moto.core.botocore_stubber import BotocoreStubber
 
 from aws_api.service_model import input_shape
 
-_CASTS: Mapping[str, Callable[[Any], Any]] = {"integer": int, "long": int, "float": float, "double": float, "string": str}
+_CASTS: Mapping[str, type[Any]] = {"integer": int, "long": int, "float": float, "double": float, "string": str}
 # The account reads no profile or file of the person who started it.
 _NO_FILES = {
     "profile": (None, None, None, None),
