@@ -27,9 +27,7 @@ class EndpointFailed(Unavailable):
 
     def __init__(self, name: str, status: str, reason: str) -> None:
         self.reason = reason
-        super().__init__(
-            f"endpoint {name} is {status}: {reason.rstrip('.')}. See `python -m stacks explain {name}`."
-        )
+        super().__init__(f"endpoint {name} is {status}: {reason.rstrip('.')}. See `python -m stacks explain {name}`.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -176,7 +176,10 @@ def time_series_queries(
         **{name: ("ClientLatency", name) for name in LATENCIES},
     }
     return [
-        *(metric_query(key, JOB_NAMESPACE, metric, of_job, stat, period_s) for key, (metric, stat) in statistics.items()),
+        *(
+            metric_query(key, JOB_NAMESPACE, metric, of_job, stat, period_s)
+            for key, (metric, stat) in statistics.items()
+        ),
         metric_query(MODEL_LATENCY, ENDPOINT_NAMESPACE, "ModelLatency", of_variant, percentile, period_s),
     ]
 

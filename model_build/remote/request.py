@@ -59,7 +59,10 @@ class BuildSite:
 
 
 def build_site(
-    folder: WorkloadFolder, account: SageMakerAccount, given: argparse.Namespace, stand_ins: dict[str, str] | None = None
+    folder: WorkloadFolder,
+    account: SageMakerAccount,
+    given: argparse.Namespace,
+    stand_ins: dict[str, str] | None = None,
 ) -> BuildSite:
     """Takes the options of the command line, and asks AWS for the region and the bucket.
 
