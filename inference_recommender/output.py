@@ -3,6 +3,7 @@
 import argparse
 import re
 import sys
+from functools import partial
 from typing import Any, Self, TypeAlias
 
 from rich.console import Console
@@ -60,8 +61,8 @@ class JobProgress(progress.Progress):
         self._console = console
         columns = (TextColumn("[bold]{task.description}"), BarColumn(bar_width=12), TimeElapsedColumn())
         self._bar = Progress(*columns, console=console, disable=not console.is_terminal)
+        self._log = progress.Sentences(partial(tell, console))
         self._tasks: dict[str, TaskID] = {}
-        self._shown: tuple[str, str] | None = None
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -75,14 +76,12 @@ class JobProgress(progress.Progress):
 
     def update(self, update: progress.ProgressUpdate) -> None:
         """Prints the job's name, which is long, once on a terminal, and for each status elsewhere."""
-        name, place = update.job_name, "" if update.jobs == 1 else f"{update.number} of {update.jobs}"
-        title = f"{name} ({place})" if place else name
-        if self._console.is_terminal and name not in self._tasks:
-            tell(self._console, title)
-        elif not self._console.is_terminal and (name, update.status) != self._shown:
-            tell(self._console, f"{title}: {update.status}")
-        self._shown = (name, update.status)
+        name = update.job_name
+        if not self._console.is_terminal:
+            self._log.update(update)
+            return
         if name not in self._tasks:
+            tell(self._console, update.title)
             self._tasks[name] = self._bar.add_task("", total=update.expected_s)
         completed = min(update.elapsed_s, update.expected_s)
-        self._bar.update(self._tasks[name], description=f"{place} {update.status}".strip(), completed=completed)
+        self._bar.update(self._tasks[name], description=f"{update.place} {update.status}".strip(), completed=completed)

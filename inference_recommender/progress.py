@@ -1,4 +1,4 @@
-"""How a long run reports its progress. The CLI draws it; the library alone is silent."""
+"""How a long run reports its progress. The CLI draws it; a library is silent or calls back with sentences."""
 
 import time
 from collections.abc import Callable
@@ -17,6 +17,14 @@ class ProgressUpdate:
     """The job's place among the run's jobs, from 1."""
     jobs: int = 1
     """The number of the run's jobs."""
+
+    @property
+    def place(self) -> str:
+        return "" if self.jobs == 1 else f"{self.number} of {self.jobs}"
+
+    @property
+    def title(self) -> str:
+        return f"{self.job_name} ({self.place})" if self.place else self.job_name
 
 
 class Progress:
@@ -37,3 +45,19 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Reports something unusual that does not end the run, as a sentence."""
+
+
+class Sentences(Progress):
+    """Reports each new status of a job as a sentence."""
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._last: str | None = None
+
+    def update(self, update: ProgressUpdate) -> None:
+        if (sentence := f"{update.title}: {update.status}") != self._last:
+            self._last = sentence
+            self._report(sentence)
+
+    def say(self, text: str) -> None:
+        self._report(text)

@@ -35,6 +35,7 @@ from workloads import (
     load_artifact,
     load_workload,
 )
+from workloads.folder import table_with_settings
 
 NOTHING_KEEPS = 1
 PRICED_IN = "us-east-1"
@@ -145,7 +146,7 @@ def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, TuneFolder, Tun
             f"{source.file}: models: `tune` searches the settings of one model. Allowed: no [[models]]. Remove "
             "them, and tune each workload."
         )
-    tune = arguments.table_with_settings(options.settings, "tune", workload.tune)
+    tune = table_with_settings(options.settings, "tune", workload.tune)
     if not tune.targets:
         tune = tune.model_copy(update={"targets": default_targets(workload, gpu=Path("/dev/nvidia0").exists())})
     for name in tune.targets:

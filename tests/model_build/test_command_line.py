@@ -184,7 +184,7 @@ def test_libraries_write_to_a_log_that_a_failing_build_names(
         raise ValueError("no such thing")
 
     monkeypatch.setattr(command_line, "ROOT", tiny_copy)
-    monkeypatch.setattr("model_build.build.archive.pack", chatter)
+    monkeypatch.setattr("model_build.execute.archive.pack", chatter)
     assert command_line.main(["build", "tiny", "--target", "cpu"]) == 70
     log = tiny_copy / "build" / "tiny" / ".compiled" / "cpu" / "build.log"
     assert capfd.readouterr() == ("", f"Unforeseen ValueError: no such thing. The log is {log}.\n")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from model_build.build import build, verify_recorded
+from model_build.execute import build, verify_recorded
 from model_build.checkpoint import resolve
 from model_build.checkpoint.architectures import write_random
 from model_build.encoder.reference import Reference

@@ -16,7 +16,7 @@ from containers.encoder.preprocess import Preprocessor
 from inference_recommender.payloads import request_body
 from local_aws.process.triton import TritonServer
 from model_build import matrix
-from model_build.build import build
+from model_build.execute import build
 from model_build.checkpoint import Checkpoint, read
 from model_build.checkpoint.families import FAMILIES
 from model_build.encoder import export, graphs, verify

@@ -12,7 +12,7 @@ from containers.encoder.engine import LacksInstructionSet
 from containers.encoder.openvino_engine import CPUINFO, check_cpu
 from containers.encoder.settings import Settings
 from model_build import render
-from model_build.build import build, verify_built
+from model_build.execute import build, verify_built
 from model_build.encoder import openvino_graph
 from model_build.parity import GateFailed
 from tests.builders import known, message_of

@@ -12,7 +12,7 @@ from containers.encoder import goldens
 from containers.encoder.predictor import Predictor
 from containers.encoder.row import Refusal
 from containers.encoder.tensors import Encoding
-from model_build.build import build
+from model_build.execute import build
 from model_build.checkpoint import resolve
 from model_build.encoder import bert
 from model_build.encoder.export import example
