@@ -13,15 +13,28 @@ from inference_recommender import progress
 from workloads.program import printable
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-
+COMMANDS = {
+    "run": "measure a workload and size its fleet",
+    "prove": "whether the recommended fleet keeps its objective",
+    "tune": "search the serving configuration with the highest capacity",
+    "experiment": "measure every variant on every instance type, as one table",
+    "simulate": "simulate autoscaling under a traffic trace",
+    "size": "a fleet or a batch's shards from evidence, without AWS",
+    "compare": "compare two runs: is the second one slower beyond the noise",
+    "report": "render the report of a run, without AWS",
+    "invoke": "send texts to a workload's deployed endpoint, print its answers",
+    "register": "register the deployed model in the model registry",
+    "jobs": "list, describe, explain and stop jobs, clean up after them",
+}
+"""Each command's summary."""
 LOG_WIDTH = 120
 """Columns of a table if stdout is no terminal."""
 
 
-def add_command(
-    commands: Commands, name: str, summary: str, example: str, description: str | None = None
-) -> argparse.ArgumentParser:
+def add_command(commands: Commands, example: str, description: str | None = None) -> argparse.ArgumentParser:
     """Adds a command whose help ends with an example, a command line without `python -m inference_recommender`."""
+    name = example.split()[0]
+    summary = COMMANDS[name]
     return commands.add_parser(
         name,
         help=summary,

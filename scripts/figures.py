@@ -135,14 +135,14 @@ def flags_by_command() -> dict[str, int]:
     import argparse
 
     from inference_recommender.__main__ import _parser
+    from inference_recommender.output import COMMANDS
 
     def flags(parser: argparse.ArgumentParser) -> int:
         nested = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
         own = sum(bool(each.option_strings) and "--help" not in each.option_strings for each in parser._actions)
         return own + sum(flags(each) for action in nested for each in set(action.choices.values()))
 
-    (commands,) = (each for each in _parser([])._actions if isinstance(each, argparse._SubParsersAction))
-    return {name: flags(parser) for name, parser in commands.choices.items()}
+    return {name: flags(_parser([name])) for name in COMMANDS}
 
 
 def http_servers(files: Iterable[Path]) -> list[str]:

@@ -54,12 +54,7 @@ ROLE_PLACEHOLDER = "arn:aws:iam::000000000000:role/RecommenderRole"
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "experiment",
-        "measure every variant on every instance type, as one table",
-        "experiment text_classification --traffic production",
-    )
+    parser = add_command(commands, "experiment text_classification --traffic production")
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD")
     parser.add_argument(
         "--published",

@@ -29,13 +29,7 @@ inconclusive, or the generator was the bottleneck."""
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "prove",
-        "whether the recommended fleet keeps its objective",
-        "prove spellcheck --url http://localhost:8000",
-        DESCRIPTION,
-    )
+    parser = add_command(commands, "prove spellcheck --url http://localhost:8000", DESCRIPTION)
     parser.add_argument("workload", metavar="WORKLOAD", help="its recommendation is proven")
     parser.add_argument(
         "--from",

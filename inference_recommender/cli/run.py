@@ -47,13 +47,7 @@ MakeSearch = Callable[[SageMakerAccount], SearchMeasurement]
 
 def add(commands: Commands, *, make_search: MakeSearch, generator: Generator, cold_start: Generator) -> None:
     """`__main__` imports the three parts, which need the load generator, when they are called."""
-    parser = add_command(
-        commands,
-        "run",
-        "measure a workload and size its fleet",
-        "run spellcheck --job advanced --traffic quick",
-        DESCRIPTION,
-    )
+    parser = add_command(commands, "run spellcheck --job advanced --traffic quick", DESCRIPTION)
     parser.add_argument("workload", nargs="?", default="spellcheck", metavar="WORKLOAD", help="default: spellcheck")
     source = parser.add_argument_group("measurement")
     source.add_argument(

@@ -90,13 +90,7 @@ not. A folder below runs/ keeps the result; `report` renders it."""
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "simulate",
-        "simulate autoscaling under a traffic trace",
-        "simulate spellcheck --trace flash-sale",
-        DESCRIPTION,
-    )
+    parser = add_command(commands, "simulate spellcheck --trace flash-sale", DESCRIPTION)
     parser.add_argument("workload", metavar="WORKLOAD")
     parser.add_argument("--trace", required=True, metavar="TRACE", help="a CSV file, a shape or cloudwatch:ENDPOINT")
     parser.add_argument(

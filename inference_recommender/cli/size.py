@@ -51,13 +51,7 @@ recommendation.json, which the stack deploys. --explain alone prints the price c
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "size",
-        "a fleet or a batch's shards from evidence, without AWS",
-        "size --from runs/NAME --peak-invocations-per-minute 60000",
-        DESCRIPTION,
-    )
+    parser = add_command(commands, "size --from runs/NAME --peak-invocations-per-minute 60000", DESCRIPTION)
     parser.add_argument(
         "--from", nargs="+", dest="source", metavar="[TYPE=]PATH", help="the evidence; TYPE is a batch's instance type"
     )

@@ -57,13 +57,7 @@ over before the best was known to 15 %."""
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "tune",
-        "search the serving configuration with the highest capacity",
-        "tune spellcheck --set tune.targets=cpu,cpu-int8 --set tune.threads=1,2",
-        DESCRIPTION,
-    )
+    parser = add_command(commands, "tune spellcheck --set tune.targets=cpu,cpu-int8 --set tune.threads=1,2", DESCRIPTION)
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD")
     arguments.add_settings(parser, "tune.KEY", "tune.max_duration_s")
     parser.add_argument(
