@@ -1,15 +1,13 @@
 """Policies that are functions: step scaling, predictive scaling, the growth of earlier days, and a user's own. Pure.
 
-A function is called with what it can know, `Observed`, and returns the desired number of instances. A class is
-instantiated for each simulation, and its instance is called.
+A function gets an `Observed` and returns the desired number of instances.
 """
 
-import importlib.util
 import math
+import runpy
 import traceback
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -109,12 +107,16 @@ def _growth_of_earlier_days(loads: Floats, first: int, last: int) -> float:
     return math.log((peaks / loads[at]).max())
 
 
-BUILT_IN: dict[str, Any] = {"step": step_scaling, "predictive": predictive_scaling, "growth": growth_forecast}
+BUILT_IN: dict[str, PolicyFunction] = {
+    "step": step_scaling,
+    "predictive": predictive_scaling,
+    "growth": growth_forecast,
+}
 
 
 @cache
-def _loaded(name: str) -> Any:
-    """Returns the function or class. Raises `UsageError`."""
+def policy_function(name: str) -> PolicyFunction:
+    """Returns a built-in function, or NAME of FILE.py. Raises `UsageError`."""
     if name in BUILT_IN:
         return BUILT_IN[name]
     path, _, attribute = name.rpartition(":")
@@ -122,21 +124,10 @@ def _loaded(name: str) -> Any:
         raise UsageError(f"--policy: got '{name}'. Give {', '.join(BUILT_IN)} or FILE.py:FUNCTION.")
     if not Path(path).is_file():
         raise UsageError(f"--policy: {path} does not exist.")
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    assert spec is not None, "it ends with .py"
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
-        return getattr(module, attribute)
+        function: PolicyFunction = runpy.run_path(path)[attribute]
     except Exception as error:
         raise UsageError(f"--policy: {name} cannot be loaded: {type(error).__name__}: {error}.") from error
-
-
-def policy_function(name: str) -> PolicyFunction:
-    """Returns a built-in function, or NAME of FILE.py. Raises `UsageError`."""
-    loaded = _loaded(name)
-    function: PolicyFunction = loaded() if isinstance(loaded, type) else loaded
     return function
 
 
