@@ -163,8 +163,7 @@ def _simulate(options: argparse.Namespace, stderr: Console) -> int:
     )
     seeds = range(options.seeds or (SEEDS_OF_LONG if case.minutes > LONG_MINUTES else SEEDS))
     judged = replace(case, traffic=unseen) if unseen else case
-    rise = rise_that_tracking_misses(judged, policy)
-    if rise:
+    if rise := rise_that_tracking_misses(judged, policy):
         tell(stderr, f"Caution: {rise}", "yellow")
     search = _searched(case, service.policy, seeds, workload, stderr) if options.optimise else None
     functions = {name: replace(service.policy, function=name) for name in options.policies}

@@ -44,7 +44,7 @@ def step_scaling(seen: Observed) -> int:
     """
     loads = seen.invocations[-IN_MINUTES:] / (max(seen.serving, 1) * seen.target)
     for above, share in STEPS:
-        if len(loads) and loads[-1] > above:
+        if loads[-1] > above:
             return seen.desired + max(int(seen.desired * share), 1)
     if len(loads) == IN_MINUTES and loads.max() < SCALE_IN_BELOW:
         return seen.desired - max(int(seen.desired * SCALE_IN_STEP), 1)
@@ -57,8 +57,6 @@ def predictive_scaling(seen: Observed) -> int:
     Beyond the forecast it follows the newest datapoint. AWS offers predictive scaling for EC2 and ECS and does not
     document its forecast: https://docs.aws.amazon.com/autoscaling/application/userguide/aasp-create-predictive-scaling-policy.html
     """
-    if not len(seen.invocations):
-        return seen.desired
     starts, delay = math.ceil(seen.start_s / MINUTE_S), math.ceil(seen.delay_s / MINUTE_S)
     hour = len(seen.invocations) + delay + starts - (seen.time.minute + starts) % HOUR
     peaks = [

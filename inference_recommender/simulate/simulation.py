@@ -217,11 +217,12 @@ class FleetSimulation:
         """Does what the policy function decides, within the bounds."""
         assert self.function is not None
         capacity, policy = self.capacity, self.capacity.policy
-        if not self.fleet.takes_changes(now_s):
+        shown = len(self._load.history) + seen + 1
+        if shown < 1 or not self.fleet.takes_changes(now_s):
             return
         observed = Observed(
             time=self._load.start + timedelta(seconds=now_s),
-            invocations=self._shown[: max(len(self._load.history) + seen + 1, 0)],
+            invocations=self._shown[:shown],
             serving=self.fleet.serving,
             desired=capacity.desired,
             capacity=self._known * MINUTE_S,
