@@ -48,8 +48,7 @@ class Account(SageMakerAccount):
         answer = self.answers[operation]
         if isinstance(answer, Exception):
             raise answer
-        found: dict[str, Any] = answer
-        return found
+        return dict(answer)
 
     def pages(self, service: str, operation: str, key: str, **arguments: Any) -> list[Any]:
         return [*self.events]
@@ -57,12 +56,8 @@ class Account(SageMakerAccount):
 
 def service(running: int = 1, failed_tasks: int = 0, *messages: str) -> Mapping[str, Any]:
     events = [{"message": message} for message in messages]
-    return {
-        "runningCount": running,
-        "desiredCount": 1,
-        "deployments": [{"failedTasks": failed_tasks}],
-        "events": events,
-    }
+    counts = {"runningCount": running, "desiredCount": 1}
+    return {**counts, "deployments": [{"failedTasks": failed_tasks}], "events": events}
 
 
 def test_only_the_first_failures_of_the_latest_operation_count() -> None:
