@@ -82,22 +82,21 @@ class GeneratorProcess:
         self._process.wait()
 
     def request_stop(self) -> None:
-        """Asks the generator to end in good order, and returns at once."""
+        """Sends SIGTERM, and SIGKILL after `GRACE_S`. Returns at once."""
         if self._process.poll() is None:
             self._process.terminate()
+            force = threading.Timer(GRACE_S, self._process.kill)
+            force.daemon = True
+            force.start()
 
     def stop(self) -> None:
-        """Sends SIGTERM, and SIGKILL after `GRACE_S`; returns when the generator has ended. May be called twice."""
+        """Requests the stop, and returns when the generator has ended. May be called twice."""
         self.request_stop()
-        force = threading.Timer(GRACE_S, self._process.kill)
-        force.start()
         try:
             list(self.events())  # with a full pipe the generator could not continue
         except BaseException:  # Ctrl-C a second time
             self._process.kill()
             raise
-        finally:
-            force.cancel()
 
     def outcome(self) -> Outcome:
         """Waits for the generator's end and returns what it measured."""

@@ -57,7 +57,8 @@ def settings(model: EncoderModel, target: Target, checkpoint: Checkpoint) -> Set
         activation=getattr(model, "activation", ""),
         aggregation=getattr(model, "aggregation", ""),
         stride=getattr(model, "stride", None),
-        precision="bf16" if target.precision == "bf16" else "fp32",  # what int8 leaves is fp32
+        # What OpenVINO's int8 leaves is fp32.
+        precision="bf16" if isinstance(target, OpenVinoTarget) and target.precision == "bf16" else "fp32",
         instruction_sets=getattr(target, "instruction_sets", ()),
     )
 

@@ -118,9 +118,7 @@ def _resolved(node: Any, deployed: Mapping[str, str]) -> Any:
 
 def _value(reference: str, deployed: Mapping[str, str]) -> str:
     if reference not in deployed:
-        raise UsageError(
-            f"The template refers to {reference}, which the rehearsal does not know of the deployed stack."
-        )
+        raise UsageError(f"{reference}: the deployed stack lacks it, or the rehearsal does not support this attribute.")
     return deployed[reference]
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import containers
 from containers.batch.__main__ import main
 from tests.containers.encoder.encoder_miniature import CLASSIFICATION, LETTERS, PAIR_SCORING, make_folder
+from tests.containers.test_images import FILES
 
 ROOM = Path(containers.__path__[0])
 
@@ -31,14 +32,7 @@ class Ended:
 def install(folder: Path) -> Path:
     """Copies the files that the image copies."""
     (folder / "containers").mkdir(parents=True)
-    for name in (
-        "__init__.py",
-        "archive_reader.py",
-        "embedded_metrics.py",
-        "container_errors.py",
-        "length_groups.py",
-        "worker_process.py",
-    ):
+    for name in FILES:
         shutil.copy(ROOM / name, folder / "containers")
     for package in ("batch", "encoder", "neuron"):
         shutil.copytree(ROOM / package, folder / "containers" / package, ignore=shutil.ignore_patterns("__pycache__"))

@@ -3,7 +3,6 @@
 Real processes against a real server. Nothing here depends on how fast they are.
 """
 
-import os
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import numpy as np
 import psutil
 import pytest
 
+from inference_recommender.load_generator import process
 from inference_recommender.load_generator.load_plan import LoadPlan, Phase, Share, TrafficPattern
 from inference_recommender.load_generator.process import GeneratorProcess, generate
 from inference_recommender.load_generator.records import SentRequests
@@ -73,7 +73,7 @@ def test_a_generator_whose_parent_was_killed_ends(tmp_path: Path) -> None:
         parent = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True)
         assert [known(parent.stdout).readline() for _ in range(2)] == ["started\n", "window\n"]
         [child] = psutil.Process(parent.pid).children()
-        os.kill(parent.pid, signal.SIGKILL)
+        parent.kill()
         parent.wait()
         assert psutil.wait_procs([child], timeout=60)[1] == []
     assert (tmp_path / "out" / "summary.json").exists()
@@ -87,10 +87,17 @@ def test_a_generator_that_refuses_its_payloads_says_why(tmp_path: Path) -> None:
     assert outcome.summary is None
 
 
-def test_a_generator_that_crashes_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
-    with serving() as server, GeneratorProcess(_plan(tmp_path, server.url), tmp_path / "out") as generator:
+DEAF = 'import signal; signal.signal(15, signal.SIG_IGN); print(\'{"event": "started"}\', flush=True); signal.pause()'
+
+
+def test_a_generator_that_ignores_a_stop_is_killed_and_reported_with_the_end_of_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "GRACE_S", 0.1)
+    plan = _plan(tmp_path, "http://127.0.0.1:9/")
+    with GeneratorProcess(plan, tmp_path / "out", (sys.executable, "-c", DEAF)) as generator:
         assert next(generator.events())["event"] == "started"
-        generator._process.kill()
+        generator.request_stop()
         outcome = generator.outcome()
     assert outcome.exit_code == -signal.SIGKILL
     assert outcome.reason == "The load generator ended with exit status -9: its log is empty"

@@ -76,6 +76,7 @@ def test_the_golden_rows_are_those_of_the_reference_that_the_parity_gate_uses(
 def test_a_cast_to_bf16_passes_the_limits_of_its_target_and_no_tighter_ones(built: Built, tmp_path: Path) -> None:
     folder = shutil.copytree(built("text-classification").repository, tmp_path / "model")
     known = Settings.load(folder / "settings.json")
+    assert known.precision == "fp32", "OpenVINO alone reads it"
     engine = load_engine(folder, known)
     check(engine, known, folder)
     (folder / PARITY).write_text(ParityLimits(1e-4, None, 0.5).to_json())
