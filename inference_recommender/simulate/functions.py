@@ -105,11 +105,7 @@ def _growth_of_earlier_days(loads: Floats, first: int, last: int) -> float:
     return math.log((peaks / loads[at]).max())
 
 
-BUILT_IN: dict[str, PolicyFunction] = {
-    "step": step_scaling,
-    "predictive": predictive_scaling,
-    "growth": growth_forecast,
-}
+BUILT_IN = {"step": step_scaling, "predictive": predictive_scaling, "growth": growth_forecast}
 
 
 @cache
