@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from inference_recommender.__main__ import main
-from inference_recommender.cli import arguments, deployed
+from inference_recommender.cli import deployed
 from inference_recommender.cli import run as run_command
 from inference_recommender.client import HttpServer
 from inference_recommender.kserve import Body, encode
@@ -35,7 +35,7 @@ def an_account(*logs: str) -> DeployedAccount:
 @pytest.fixture
 def folder(workloads_copy: Path, monkeypatch: pytest.MonkeyPatch) -> WorkloadFolder:
     found = load_workload("spellcheck", workloads_copy)
-    monkeypatch.setattr(arguments, "deployed_workload", lambda *_: found)
+    monkeypatch.setattr(run_command, "workload_to_measure", lambda *_: found)
     return found
 
 
