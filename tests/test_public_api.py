@@ -1,7 +1,9 @@
 """The public names and their page, and what a help text or the client imports."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -50,3 +52,19 @@ except SystemExit as ended:
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stderr.strip() == ""
+
+
+@pytest.mark.parametrize("distribution", ["other", None])
+def test_a_package_of_another_distribution_is_named_at_the_import(tmp_path: Path, distribution: str | None) -> None:
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "stacks" / "__init__.py").touch()
+    if distribution:
+        installed = tmp_path / f"{distribution}-1.0.dist-info"
+        installed.mkdir()
+        (installed / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+        (installed / "RECORD").write_text("stacks/__init__.py,,0\n")
+    command = [sys.executable, "-P", "-c", "import workloads"]
+    path = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    done = subprocess.run(command, env=path, cwd=tmp_path, capture_output=True, text=True, check=True)
+    sentence = f"The package 'stacks' in {tmp_path / 'stacks'} belongs to the distribution other."
+    assert (sentence in done.stderr, bool(done.stderr)) == (bool(distribution), bool(distribution))

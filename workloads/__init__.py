@@ -1,5 +1,7 @@
 """The contract: typed workload, artifact and recommendation. Imports no other package of the project."""
 
+import warnings
+
 from workloads.artifact import GuidedReport, ModelArtifact, ParityReport, artifact_file, file_sha256, load_artifact
 from workloads.errors import Interrupted, MissingArtifact, NoVerdict, ProjectError, Unavailable, UsageError
 from workloads.evaluation import Entity, Example, Row
@@ -50,6 +52,7 @@ from workloads.recommendation import (
     SimulatedOn,
     TokenCounts,
 )
+from workloads.owners import other_owners
 from workloads.serving import InstanceGroup, Serving, Variant
 from workloads.target import (
     CudaTarget,
@@ -63,3 +66,6 @@ from workloads.target import (
 )
 from workloads.traffic import PhasedTraffic, StairTraffic
 from workloads.workload import Workload
+
+for _sentence in other_owners(CODE):
+    warnings.warn(_sentence, stacklevel=2)
