@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from inference_recommender.measure.fleet_proof import prove
-    from inference_recommender.measure.python_run import run
+    from inference_recommender.measure.workload_run import run
     from inference_recommender.sizing.evidence import size
 
 __all__ = ["prove", "run", "size"]
@@ -15,7 +15,7 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from inference_recommender.measure.fleet_proof import prove
-    from inference_recommender.measure.python_run import run
+    from inference_recommender.measure.workload_run import run
     from inference_recommender.sizing.evidence import size
 
     return {"prove": prove, "run": run, "size": size}[name]

@@ -37,12 +37,9 @@ def _arguments(value: type | object) -> str:
     """Returns the names of the arguments; those after `*` are passed by name."""
     if not callable(value) or (inspect.isclass(value) and issubclass(value, Exception)):
         return ""
-    names = list[str]()
-    for name, parameter in inspect.signature(value).parameters.items():
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and "*" not in names:
-            names.append("*")
-        names.append(name)
-    return f"({', '.join(names)})"
+    signature, none = inspect.signature(value), inspect.Parameter.empty
+    names = [each.replace(annotation=none, default=none) for each in signature.parameters.values()]
+    return str(signature.replace(parameters=names, return_annotation=none))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from inference_recommender.capacity.arrivals import check_length
 from inference_recommender.capacity.search import Bottleneck
 from inference_recommender.kserve import content_type
 from inference_recommender.load_generator.time_stamps import arrivals_of, fitted, read_stamps
-from inference_recommender.measure.by_generator import system_to_measure
+from inference_recommender.measure.workload_run import system_to_measure
 from inference_recommender.measure.percentile_interval import PercentileInterval
 from inference_recommender.measure.probe import GeneratorProbe
 from inference_recommender.measure.proving import PROOF, Load, Proving, default_duration_s, late_in_words, milliseconds

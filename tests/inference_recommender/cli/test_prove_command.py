@@ -16,7 +16,7 @@ from inference_recommender.__main__ import main
 from inference_recommender.load_generator.load_plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.requests import read_payloads
-from inference_recommender.measure import by_generator, fleet_proof, probe
+from inference_recommender.measure import fleet_proof, probe, workload_run
 from inference_recommender.payloads import request_bodies
 from inference_recommender.run_folder import RunFolder
 from tests.builders import OBJECTIVE, a_recommendation, a_system
@@ -59,7 +59,7 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> Servers:
 
     servers = Servers()
     monkeypatch.setattr(probe, "generate", servers.generate)
-    monkeypatch.setattr(by_generator, "load_artifact", not_built)
+    monkeypatch.setattr(workload_run, "load_artifact", not_built)
     return servers
 
 
@@ -294,7 +294,7 @@ def test_what_could_not_be_proven_is_refused_before_any_load(
     more: tuple[str, ...],
     begins: str,
 ) -> None:
-    monkeypatch.setattr(by_generator, "system_of_endpoint", lambda *_: a_system(**changes))
+    monkeypatch.setattr(workload_run, "system_of_endpoint", lambda *_: a_system(**changes))
     assert _prove(file, *more) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith(begins.format(file=file))
     assert (servers.plans, (file.parent.parent / "runs").exists()) == ([], False)

@@ -14,7 +14,7 @@ from benchmarks.searches.simulated_service import MM1, SimulatedService
 from inference_recommender import run as python_run
 from inference_recommender.cli import run as run_command
 from inference_recommender.load_generator.requests import read_payloads
-from inference_recommender.measure import by_generator, open_loop
+from inference_recommender.measure import open_loop, workload_run
 from inference_recommender.measure import run as measure_run
 from inference_recommender.payloads import request_bodies
 from tests.builders import an_artifact, known
@@ -52,7 +52,7 @@ def folder(workloads_copy: Path) -> WorkloadFolder:
 @pytest.fixture
 def run(folder: WorkloadFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Command:
     """Runs the command against a simulated M/M/1 service."""
-    for module in (measure_run, by_generator):
+    for module in (measure_run, workload_run):
         monkeypatch.setattr(module, "load_artifact", lambda root, workload, target: an_artifact())
     monkeypatch.setattr(measure_run, "load_workload", lambda name: folder)
     monkeypatch.setattr(open_loop, "probe_of", lambda *_: SimulatedService(MM1, seed=0).probe)
@@ -165,7 +165,7 @@ def test_other_measurements_are_only_in_the_runs_folder(
 
 
 def test_a_batch_has_no_latency_objective(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_generator, "load_artifact", lambda root, workload, target: an_artifact())
+    monkeypatch.setattr(workload_run, "load_artifact", lambda root, workload, target: an_artifact())
     assert cli.err("run", "duplicates", "--url", "http://127.0.0.1:9").startswith(
         "workloads/duplicates/workload.toml: objective: is a throughput"
     )
