@@ -71,10 +71,10 @@ class JobProgress(progress.Progress):
     """Shows a bar for each job's traffic on a terminal; elsewhere a line whenever a status changes."""
 
     def __init__(self, console: Console) -> None:
+        super().__init__(partial(tell, console))
         self._console = console
         columns = (TextColumn("[bold]{task.description}"), BarColumn(bar_width=12), TimeElapsedColumn())
         self._bar = Progress(*columns, console=console, disable=not console.is_terminal)
-        self._log = progress.Sentences(partial(tell, console))
         self._tasks: dict[str, TaskID] = {}
 
     def __enter__(self) -> Self:
@@ -91,7 +91,7 @@ class JobProgress(progress.Progress):
         """Prints the job's name, which is long, once on a terminal, and for each status elsewhere."""
         name = update.job_name
         if not self._console.is_terminal:
-            self._log.update(update)
+            super().update(update)
             return
         if name not in self._tasks:
             tell(self._console, update.title)

@@ -28,10 +28,17 @@ class ProgressUpdate:
 
 
 class Progress:
-    """Shows nothing. Subclasses show what they receive."""
+    """Reports each new status of a job as a sentence. Subclasses show more. Without `report` it is silent."""
+
+    def __init__(self, report: Callable[[str], None] = lambda sentence: None) -> None:
+        self._report = report
+        self._last: str | None = None
 
     def update(self, update: ProgressUpdate) -> None:
         """Receives a job's state."""
+        if (sentence := f"{update.title}: {update.status}") != self._last:
+            self._last = sentence
+            self._report(sentence)
 
     def timed(self, name: str, expected_s: float) -> Callable[[str], None]:
         """Returns a function that reports a status, with the seconds since now."""
@@ -45,19 +52,4 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Reports something unusual that does not end the run, as a sentence."""
-
-
-class Sentences(Progress):
-    """Reports each new status of a job as a sentence."""
-
-    def __init__(self, report: Callable[[str], None]) -> None:
-        self._report = report
-        self._last: str | None = None
-
-    def update(self, update: ProgressUpdate) -> None:
-        if (sentence := f"{update.title}: {update.status}") != self._last:
-            self._last = sentence
-            self._report(sentence)
-
-    def say(self, text: str) -> None:
         self._report(text)

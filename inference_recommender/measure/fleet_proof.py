@@ -2,7 +2,6 @@
 
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -15,7 +14,7 @@ from inference_recommender.kserve import content_type
 from inference_recommender.load_generator.time_stamps import arrivals_of, fitted, read_stamps
 from inference_recommender.measure.workload_run import system_to_measure
 from inference_recommender.measure.percentile_interval import PercentileInterval
-from inference_recommender.measure.probe import GeneratorProbe
+from inference_recommender.measure.probe import GeneratorProbe, Tell
 from inference_recommender.measure.proving import PROOF, Load, Proving, default_duration_s, late_in_words, milliseconds
 from inference_recommender.measure.sequential import LONGEST_WARM_UP_S, WARM_UP_PROBE_S
 from inference_recommender.measure.system import UNKNOWN_TYPE, SystemUnderTest, machine_description
@@ -36,8 +35,6 @@ from workloads.files import from_here
 
 OVERHEAD_SHARE = 0.1
 """The share of the load's seconds that starting the generator and draining it take beside them."""
-Tell = Callable[[str], None]
-"""Receives a sentence."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

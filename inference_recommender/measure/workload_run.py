@@ -21,7 +21,7 @@ from inference_recommender.measure.job_requests import DEFAULT_TRAFFIC, SERVICE_
 from inference_recommender.measure.load_test import LoadTest
 from inference_recommender.measure.open_loop import DURATION_S, OPEN_LOOP, OpenLoopSearch, search_system
 from inference_recommender.measure.system import SystemUnderTest, system_at_url, system_of_endpoint
-from inference_recommender.progress import Progress, Sentences
+from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder, run_name
 from workloads import CODE, ROOT, MissingArtifact, Recommendation, UsageError, Workload, WorkloadFolder, images
 from workloads.artifact import load_artifact
@@ -70,7 +70,7 @@ def run(
     if by_generator:
         system = system_to_measure(account, folder.workload, endpoint, url, instances)
         test = GeneratorTest(folder=folder, account=account, system=system, traffic=traffic, longest_s=max_duration_s)
-        return test.run(run_folder, Sentences(progress), subject)
+        return test.run(run_folder, Progress(progress), subject)
     tested, job_name = job_model(account, folder.workload), run_folder.path.name
     if name == SERVICE_DEFAULT:
         plan = plan_default_job(folder.workload, tested, job_name)
@@ -78,7 +78,7 @@ def run(
         plan = plan_job(folder.workload, name, folder.traffic(name), tested, job_name)
     for warning in (*plan.warnings, *plan.check_drivers(folder.workload)):
         warn(warning)
-    return use_case.run(JobSource(plan=plan, account=account), run_folder, Sentences(progress), subject=subject)
+    return use_case.run(JobSource(plan=plan, account=account), run_folder, Progress(progress), subject=subject)
 
 
 def system_to_measure(
