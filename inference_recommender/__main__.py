@@ -8,7 +8,7 @@ examples:
   python -m inference_recommender invoke spellcheck "runing sheos"
       sends a request to the deployed endpoint
 
-Each command has --help. See docs/measuring.md.
+Each command has --help. `--root DIR` before the command names the repository. See docs/measuring.md.
 
 stdout is the result, stderr is progress and warnings. Exit codes: 0 the objective is met; 1 no candidate meets it;
 2 usage error or error in a workload file; 3 AWS, the endpoint or the toolchain is unavailable; 4 inconclusive or

@@ -35,7 +35,7 @@ examples:
   python -m local_aws --port 5055 --state /tmp/account serve on a port of your choice, with logs and jobs elsewhere
 
 {TOOLCHAIN_VARIABLE} names the virtual environment with nvidia-pytriton (default: .venv-triton).
-See docs/local-account.md.
+--root DIR before the other options names the repository. See docs/local-account.md.
 """
 log = logging.getLogger("local_aws")
 

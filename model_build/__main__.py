@@ -67,7 +67,7 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """
     layout = argparse.RawDescriptionHelpFormatter
     examples = "\n".join(["examples:", *(f"  {line}" for line in map(example, COMMANDS))])
-    epilog = f"{examples}\n\n{EXIT_CODES}\n\nSee docs/building.md. Each command has --help."
+    epilog = f"{examples}\n\n{EXIT_CODES}\n\nEach command has --help. --root DIR before the command names the repository. See docs/building.md."
     program = argparse.ArgumentParser(
         prog="python -m model_build", description=DESCRIPTION, epilog=epilog, formatter_class=layout
     )
