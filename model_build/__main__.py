@@ -67,7 +67,8 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """
     layout = argparse.RawDescriptionHelpFormatter
     examples = "\n".join(["examples:", *(f"  {line}" for line in map(example, COMMANDS))])
-    epilog = f"{examples}\n\n{EXIT_CODES}\n\nEach command has --help. --root DIR before the command names the repository. See docs/building.md."
+    root = "Each command has --help. --root DIR before the command names the repository. See docs/building.md."
+    epilog = f"{examples}\n\n{EXIT_CODES}\n\n{root}"
     program = argparse.ArgumentParser(
         prog="python -m model_build", description=DESCRIPTION, epilog=epilog, formatter_class=layout
     )

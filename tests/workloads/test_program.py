@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from workloads import NoVerdict
+from workloads import ROOT, NoVerdict
 from workloads.program import LONGEST_MESSAGE, exit_code
 
 Capture = pytest.CaptureFixture[str]
