@@ -88,12 +88,15 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 def _add_options(name: str, command: argparse.ArgumentParser) -> None:
     if name == "init":
-        from model_build.init.init_command import add_options
+        from model_build.init import init_command
+
+        init_command.add_options(command)
     elif name == "lint":
-        from model_build.lint.lint_command import add_options
+        from model_build.lint import lint_command
+
+        lint_command.add_options(command)
     else:
-        add_options = _add_build_options
-    add_options(command)
+        _add_build_options(command)
     command.add_argument("--json", action="store_true", help="print exactly one JSON document on stdout")
     if name == "plan":
         command.add_argument("--families", action="store_true", help="print which target takes which model family")

@@ -23,7 +23,7 @@ def described(page: str) -> str:
 
 def _names(module: ModuleType) -> str:
     public = {name: getattr(module, name) for name in module.__all__}
-    texts, rows = [], []
+    texts, rows = list[str](), list[str]()
     for name, value in public.items():
         paragraphs = [" ".join(each.split()) for each in (inspect.getdoc(value) or "").split("\n\n")]
         if inspect.isclass(value):
@@ -33,7 +33,7 @@ def _names(module: ModuleType) -> str:
     return "\n".join(texts) + "".join(["| name | purpose |\n|---|---|\n", *rows] if rows else [])
 
 
-def _arguments(value: type | object) -> str:
+def _arguments(value: object) -> str:
     """Returns the names of the arguments; those after `*` are passed by name."""
     if not callable(value) or (inspect.isclass(value) and issubclass(value, Exception)):
         return ""

@@ -76,7 +76,7 @@ class Budget:
 
 
 class InferenceClient:
-    """Calls a model: `infer` takes tensors and returns tensors. Threads may share one client. No attempt of a call starts
+    """Calls a model: `infer` takes and returns tensors. Threads may share one client. No attempt of a call starts
     later than `deadline_s` after the call. The server's `timeout_s` bounds each attempt.
     """
 

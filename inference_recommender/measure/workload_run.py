@@ -58,7 +58,7 @@ def run(
     by_generator = bool(endpoint or url)
     if by_generator and (job or model is not None):
         raise UsageError("endpoint, url: the load generator measures them. Leave out job and model.")
-    account, warn = SageMakerAccount(), partial(warnings.warn, stacklevel=3)
+    account, warn = SageMakerAccount(), partial(warnings.warn, stacklevel=2)
     settings = [*([f"recommender.model={name_of(model)}"] if model is not None else []), *settings]
     if isinstance(workload, str):
         folder = use_case.workload_to_measure(workload, settings, None, None if url else account, endpoint)
