@@ -30,7 +30,7 @@ def _names(module: ModuleType) -> str:
             rows.append(f"| `{name}{_arguments(value)}` | {' '.join(paragraphs)} |\n")
         else:
             texts.append("\n\n".join([f"### `{module.__name__}.{name}{_arguments(value)}`", *paragraphs, ""]))
-    return "\n".join(texts) + "".join(["| name | purpose |\n|---|---|\n", *rows] if rows else [])
+    return "".join(texts) + "".join(["| name | purpose |\n|---|---|\n", *rows] if rows else [])
 
 
 def _arguments(value: object) -> str:

@@ -10,7 +10,7 @@ PACKAGES = ("workloads", "aws_api", "model_build", "inference_recommender", "sta
 
 
 def other_owners(code: Path) -> Iterator[str]:
-    """Yields a sentence for each package that another distribution hides or has overwritten. The packages are in `code`.
+    """Yields a sentence for each package of `code` that another distribution hides or has overwritten.
 
     Distributions are read only if a package is elsewhere, or is not as pip installed it: reading them takes long.
     """
@@ -30,6 +30,6 @@ def other_owners(code: Path) -> Iterator[str]:
         for other in distributions(path=[str(file.parents[1])]):
             if other.name != DISTRIBUTION and any(each.parts[0] == name for each in other.files or ()):
                 yield (
-                    f"The package '{name}' in {file.parent} belongs to the distribution {other.name}. {DISTRIBUTION} needs "
-                    "its own. Install the two in different virtual environments."
+                    f"The package '{name}' in {file.parent} belongs to the distribution {other.name}. {DISTRIBUTION} "
+                    "needs its own. Install the two in different virtual environments."
                 )

@@ -85,7 +85,7 @@ def exit_code(main: Callable[[], int]) -> int:
 
 
 def _start_in_root() -> None:
-    """Starts the program again in DIR for `--root DIR` before the command, as `git -C DIR` does. Raises `UsageError`."""
+    """Starts the program again in DIR for `--root DIR` before the command, like `git -C`. Raises `UsageError`."""
     if sys.argv[1:2] != ["--root"]:
         return
     root = Path(*sys.argv[2:3])

@@ -57,7 +57,8 @@ over before the best was known to 15 %."""
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(commands, "tune spellcheck --set tune.targets=cpu,cpu-int8 --set tune.threads=1,2", DESCRIPTION)
+    example = "tune spellcheck --set tune.targets=cpu,cpu-int8 --set tune.threads=1,2"
+    parser = add_command(commands, example, DESCRIPTION)
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD")
     arguments.add_settings(parser, "tune.KEY", "tune.max_duration_s")
     parser.add_argument(

@@ -68,8 +68,8 @@ def prove(
 
     The server is the stack's endpoint, `endpoint`, or `url` with `instances` behind it. `recommendation` is a file, by
     default recommendation.json of the workload. `progress` receives the plan, and the latency at each look. The
-    `verdict` of the proof is "kept", "missed" or "unclear". Raises `workloads.UsageError`, `Unavailable`, `Interrupted`,
-    or `NoVerdict` if the load generator was the bottleneck.
+    `verdict` of the proof is "kept", "missed" or "unclear". Raises `workloads.UsageError`, `Unavailable`,
+    `Interrupted`, or `NoVerdict` if the load generator was the bottleneck.
     """
     folder = load_workload(workload) if isinstance(workload, str) else workload
     _ = folder.workload.latency_objective  # a batch has none

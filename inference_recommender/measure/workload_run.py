@@ -1,4 +1,4 @@
-"""`inference_recommender.run`, and what the command `run` shares with it: the system to measure and the generator's test.
+"""`inference_recommender.run`, and what the command `run` shares with it: the system and the test of the generator.
 
 Prints nothing.
 """

@@ -174,7 +174,8 @@ def test_a_batch_has_no_latency_objective(cli: Cli, monkeypatch: pytest.MonkeyPa
 def test_a_server_is_measured_from_python_as_by_the_command(
     run: Command, folder: WorkloadFolder, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, _ = run("--url", "http://h", "--instances", "ml.g5.xlarge", "--max-duration-s", "3600", "--name", "first", "--json")
+    server = ("--url", "http://h", "--instances", "ml.g5.xlarge")
+    code, out, _ = run(*server, "--max-duration-s", "3600", "--name", "first", "--json")
     assert code == 0
     runs, seconds = tmp_path / "runs", 3600.0
     measured = python_run("spellcheck", url="http://h", instances="ml.g5.xlarge", max_duration_s=seconds, runs=runs)
