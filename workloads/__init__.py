@@ -36,6 +36,7 @@ from workloads.model import (
     metrics_of,
 )
 from workloads.objective import POISSON, ArrivalProcess, LatencyObjective, Sizing, ThroughputObjective
+from workloads.owners import other_owners
 from workloads.recommendation import (
     Autoscaling,
     BatchFleet,
@@ -52,7 +53,6 @@ from workloads.recommendation import (
     SimulatedOn,
     TokenCounts,
 )
-from workloads.owners import other_owners
 from workloads.serving import InstanceGroup, Serving, Variant
 from workloads.target import (
     CudaTarget,

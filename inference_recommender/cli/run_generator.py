@@ -8,9 +8,9 @@ from rich.console import Console
 
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli.run import show_and_write
-from inference_recommender.measure.workload_run import GeneratorTest, system_to_measure
 from inference_recommender.measure.open_loop import DURATION_S, OPEN_LOOP
 from inference_recommender.measure.run import RunSubject
+from inference_recommender.measure.workload_run import GeneratorTest, system_to_measure
 from inference_recommender.output import JobProgress, warn
 from inference_recommender.run_folder import PAYLOADS, RunFolder, run_name
 from workloads import WorkloadFolder

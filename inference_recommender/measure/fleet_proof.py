@@ -12,12 +12,12 @@ from inference_recommender.capacity.arrivals import check_length
 from inference_recommender.capacity.search import Bottleneck
 from inference_recommender.kserve import content_type
 from inference_recommender.load_generator.time_stamps import arrivals_of, fitted, read_stamps
-from inference_recommender.measure.workload_run import system_to_measure
 from inference_recommender.measure.percentile_interval import PercentileInterval
 from inference_recommender.measure.probe import GeneratorProbe, Tell
 from inference_recommender.measure.proving import PROOF, Load, Proving, default_duration_s, late_in_words, milliseconds
 from inference_recommender.measure.sequential import LONGEST_WARM_UP_S, WARM_UP_PROBE_S
 from inference_recommender.measure.system import UNKNOWN_TYPE, SystemUnderTest, machine_description
+from inference_recommender.measure.workload_run import system_to_measure
 from inference_recommender.payloads import header_size, payload_archive
 from inference_recommender.report.run_report import rewrite
 from inference_recommender.run_folder import PAYLOADS, RunFolder, run_name

@@ -172,7 +172,11 @@ def test_a_batch_has_no_latency_objective(cli: Cli, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_server_is_measured_from_python_as_by_the_command(
-    run: Command, folder: WorkloadFolder, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    run: Command,
+    folder: WorkloadFolder,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(workload_run, "SageMakerAccount", an_account)
     server = ("--url", "http://h", "--instances", "ml.g5.xlarge")
