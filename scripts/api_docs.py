@@ -13,7 +13,7 @@ from workloads import ROOT
 
 PAGE = ROOT / "docs" / "api.md"
 MODULES = {each.__name__: each for each in (model_build, inference_recommender, inference_recommender.client)}
-BLOCK = re.compile(r"(<!-- ([\w.]+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- (?!end)([\w.]+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def described(page: str) -> str:
