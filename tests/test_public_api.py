@@ -63,7 +63,7 @@ def test_a_package_of_another_distribution_is_named_at_the_import(tmp_path: Path
         installed.mkdir()
         (installed / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
         (installed / "RECORD").write_text("stacks/__init__.py,,0\n")
-    command = [sys.executable, "-P", "-c", "import workloads"]
+    command = [sys.executable, "-P", "-c", "from workloads import load_workload"]
     path = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     done = subprocess.run(command, env=path, cwd=tmp_path, capture_output=True, text=True, check=True)
     sentence = f"The package 'stacks' in {tmp_path / 'stacks'} belongs to the distribution other."

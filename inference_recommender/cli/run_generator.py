@@ -9,7 +9,6 @@ from rich.console import Console
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli.run import show_and_write
 from inference_recommender.measure.open_loop import DURATION_S, OPEN_LOOP
-from inference_recommender.measure.run import RunSubject
 from inference_recommender.measure.workload_run import GeneratorTest, system_to_measure
 from inference_recommender.output import JobProgress, warn
 from inference_recommender.run_folder import PAYLOADS, RunFolder, run_name
@@ -23,14 +22,14 @@ def run_generator(
     system = system_to_measure(account, folder.workload, options.endpoint, options.url, options.instances)
     longest_s = options.max_duration_s
     test = GeneratorTest(folder=folder, account=account, system=system, traffic=options.traffic, longest_s=longest_s)
-    traffic = options.traffic or OPEN_LOOP
-    run_folder = RunFolder(options.runs / (options.name or run_name(options.workload, traffic)))
+    name = options.name or run_name(options.workload, options.traffic or OPEN_LOOP)
+    run_folder = RunFolder(options.runs / name)
     if options.dry_run:
         print(_plans(test, run_folder))
         return 0
-    subject = RunSubject.of(folder, traffic, partial(warn, stderr), options.payloads)
+    say, payloads = partial(warn, stderr), options.payloads
     with JobProgress(stderr) as progress:
-        recommendation = test.run(run_folder, progress, subject, search_all=options.search)
+        recommendation = test.run(run_folder, progress, say, payloads=payloads, search_all=options.search)
     return show_and_write(recommendation, folder, run_folder, options, stderr)
 
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, Self
 
-from workloads.objective import CLIENT_LATENCY, METRIC_NAMESPACE, metric_dimensions
+from workloads.client_metric import CLIENT_LATENCY, METRIC_NAMESPACE, metric_dimensions
 
 MINUTE_S, KEPT_S = 60, 3600
 SHORT: dict[str, Any] = {"connect_timeout": 2, "read_timeout": 5, "retries": {"total_max_attempts": 2}}

@@ -66,11 +66,10 @@ def run(
         folder = with_settings(workload, settings)
     name = SERVICE_DEFAULT if job == "default" else traffic or (OPEN_LOOP if by_generator else DEFAULT_TRAFFIC)
     run_folder = RunFolder(runs / run_name(folder.workload.name, name))
-    subject = use_case.RunSubject.of(folder, name, warn)
     if by_generator:
         system = system_to_measure(account, folder.workload, endpoint, url, instances)
         test = GeneratorTest(folder=folder, account=account, system=system, traffic=traffic, longest_s=max_duration_s)
-        return test.run(run_folder, Progress(progress), subject)
+        return test.run(run_folder, Progress(progress), warn)
     tested, job_name = job_model(account, folder.workload), run_folder.path.name
     if name == SERVICE_DEFAULT:
         plan = plan_default_job(folder.workload, tested, job_name)
@@ -78,6 +77,7 @@ def run(
         plan = plan_job(folder.workload, name, folder.traffic(name), tested, job_name)
     for warning in (*plan.warnings, *plan.check_drivers(folder.workload)):
         warn(warning)
+    subject = use_case.RunSubject.of(folder, name, warn)
     return use_case.run(JobSource(plan=plan, account=account), run_folder, Progress(progress), subject=subject)
 
 
@@ -116,7 +116,13 @@ class GeneratorTest:
     longest_s: float | None
 
     def run(
-        self, run_folder: RunFolder, progress: Progress, subject: use_case.RunSubject, *, search_all: bool = False
+        self,
+        run_folder: RunFolder,
+        progress: Progress,
+        warn: Callable[[str], None],
+        *,
+        payloads: Path | None = None,
+        search_all: bool = False,
     ) -> Recommendation:
         source: LoadTest | OpenLoopSearch = OpenLoopSearch(system=self.system, longest_s=self.longest_s or DURATION_S)
         search: use_case.SearchMeasurement | None = None
@@ -128,6 +134,7 @@ class GeneratorTest:
             else:
                 search = partial(search_system, self.system, test.traffic.duration_s)
             source = test
+        subject = use_case.RunSubject.of(self.folder, self.traffic or OPEN_LOOP, warn, payloads)
         return use_case.run(source, run_folder, progress, subject=subject, search=search, search_all=search_all)
 
     def load_test(self, traffic: str) -> LoadTest:

@@ -93,7 +93,7 @@ def test_requests_of_another_form_are_measured_for_their_own_run(run: Command, t
     assert "rows/s." in text
     code, _, err = run("--url", "http://h", "--rows", "99")
     assert code == 2
-    assert "objective.rows_per_invocation: got 99, and a request to 'tensorrt' has at most 16 rows" in err
+    assert "objective.rows_per_invocation: got 99, and a request to 'cpu' has at most 16 rows" in err
 
 
 def test_without_traffic_the_plan_is_a_search(run: Command) -> None:
@@ -171,11 +171,12 @@ def test_a_batch_has_no_latency_objective(cli: Cli, monkeypatch: pytest.MonkeyPa
     )
 
 
+@pytest.mark.filterwarnings("ignore:The recommendation will not state payload lengths")
 def test_a_server_is_measured_from_python_as_by_the_command(
     run: Command,
     folder: WorkloadFolder,
     tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(workload_run, "SageMakerAccount", an_account)
@@ -185,6 +186,6 @@ def test_a_server_is_measured_from_python_as_by_the_command(
     runs, seconds = tmp_path / "runs", 3600.0
     measured = python_run("spellcheck", url="http://h", instances="ml.g5.xlarge", max_duration_s=seconds, runs=runs)
     assert measured.candidates == Recommendation.model_validate_json(out).candidates
-    assert capfd.readouterr() == ("", "")
+    assert capsys.readouterr() == ("", "")
     with pytest.raises(UsageError, match="endpoint, url: the load generator measures them"):
         python_run(folder, url="http://h", job="default")

@@ -239,9 +239,9 @@ def test_sizing_imports_no_boto3(job_file: Path) -> None:
 
 
 def test_python_sizes_as_the_command_does(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fleet = size(job_file, peak_invocations_per_minute=30_000, latency_limit_ms=25, settings=["sizing.headroom=0"])
+    fleet = size(job_file, peak_invocations_per_minute=30_000, latency_limit_ms=150, settings=["sizing.headroom=0"])
     assert capsys.readouterr() == ("", "")
-    _, found, _ = run_size(capsys, job_file, *PEAK, *EXACT, "--latency-limit-ms", "25")
+    _, found, _ = run_size(capsys, job_file, *PEAK, *EXACT, "--latency-limit-ms", "150")
     counts = [each["instance_count"] for each in found["candidates"]]
     assert [each.instance_count for each in fleet.candidates] == counts
     assert known(fleet.recommended).instance_type == found["recommended"]["instance_type"]
