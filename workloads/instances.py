@@ -22,6 +22,10 @@ COMPUTE_CAPABILITIES: Mapping[str, str] = {"g4dn": "7.5", "g5": "8.6", "g6": "8.
 NEURON_FAMILIES: Mapping[str, str] = {"neuron": "inf1", "neuronx": "inf2"}
 """The family that each Neuron runtime compiles for."""
 
+CANDIDATE_FAMILIES = ("c5", "c7i", "m7i", *COMPUTE_CAPABILITIES, *NEURON_FAMILIES.values())
+"""The families among which `candidates` chooses: those that targets are built for, and with more memory or newer."""
+LEAST_VCPUS = 4
+
 _BY_PREFIX: tuple[tuple[str, Hardware], ...] = (
     (r"inf1", "Inferentia 1"),
     (r"inf2", "Inferentia 2"),
@@ -49,6 +53,10 @@ class InstanceShape:
     def accelerator(self) -> Literal["CPU", "GPU", "Neuron"]:
         """The hardware that a model must have been compiled for."""
         return "GPU" if self.gpus else "Neuron" if self.neuron_chips else "CPU"
+
+    def holds(self, gib: float) -> bool:
+        """Returns whether the memory, or that of each GPU, has room for this many GiB."""
+        return gib <= (self.gpu_memory_gib / self.gpus if self.gpu_memory_gib else self.memory_gib)
 
 
 def family(instance_type: str) -> str:
@@ -83,6 +91,21 @@ def instance_shape(instance_type: str) -> InstanceShape | None:
     entry = _tables()["shapes"]["types"].get(instance_type.removeprefix("ml."))
     shape = InstanceShape(**entry) if entry else None
     return None if shape and shape.ec2_only and instance_type.startswith("ml.") else shape
+
+
+def candidates(kind: Hardware, copy_gib: float, threads: int = 1) -> tuple[str, ...]:
+    """Returns the smallest SageMaker type of each family that has this hardware and the memory, with 4 vCPUs or more.
+
+    `copy_gib` are the weights of a copy. A CPU holds a copy for every `threads` cores, other hardware one.
+    """
+    types = sorted(_tables()["shapes"]["types"].items(), key=lambda item: int(item[1]["vcpus"]))
+    smallest: dict[str, str] = {}
+    for name in (f"ml.{name}" for name, entry in types if entry["vcpus"] >= LEAST_VCPUS):
+        shape = instance_shape(name)
+        copies = max(1, shape.cores // threads) if shape and shape.accelerator == "CPU" else 1
+        if shape and hardware(name) == kind and shape.holds(copy_gib * copies):
+            smallest.setdefault(family(name), name)
+    return tuple(smallest[name] for name in CANDIDATE_FAMILIES if name in smallest)
 
 
 def shapes_source() -> str:

@@ -57,6 +57,15 @@ class _Target(Document):
         """The families of its instance types, each once, in order."""
         return tuple(dict.fromkeys(family(name) for name in self.instance_types))
 
+    @model_validator(mode="after")
+    def _no_type_is_arm(self) -> Self:
+        if arm := [name for name in self.instance_types if hardware(name) == "Arm CPU"]:
+            raise ValueError(
+                f"instance_types: {', '.join(arm)} has an Arm CPU, and no target is built for arm64: images and locks are "
+                "for x86-64. Choose an x86-64 type, such as ml.c7i.xlarge. docs/accelerators.md says what arm64 needs."
+            )
+        return self
+
 
 class OnnxRuntimeTarget(_Target):
     """ONNX Runtime on CPU."""
