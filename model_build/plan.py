@@ -39,7 +39,6 @@ from workloads import (
     Workload,
     WorkloadFolder,
     artifact_file,
-    instances,
 )
 from workloads.errors import InvalidDocument
 
@@ -47,8 +46,6 @@ TIMING_CACHES = Path("build/timing_caches")
 RANDOM_EXAMPLES = 64
 """Examples for random weights, whose answers are meaningless: a few compare the arithmetic as well as all."""
 CONFIG = "config.pbtxt"
-WEIGHT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}
-"""Bytes of a weight, by the target's precision."""
 CONFIGURATION = (CONFIG, "server.json")
 """The files that configure how the model is served."""
 
@@ -236,7 +233,6 @@ def plan(source: WorkloadFolder, name: str, root: Path) -> BuildPlan:
     _check_family(source, variant.target, target, checkpoint)
     if isinstance(target, NeuronTarget):
         target = arguments.with_pipeline(target, checkpoint.weight_count)
-    _check_memory(source, variant, target, checkpoint.weight_count)
     planned = BuildPlan(
         root=root,
         source=source,
@@ -287,20 +283,6 @@ def _check_family(source: WorkloadFolder, name: str, target: Target, checkpoint:
     if target.precision == "int8":
         refused = f"precision: '{target.precision}' is not built for {family.name}"
     raise UsageError(f"{source.file}: targets.{name}.{refused}. {reason}")
-
-
-def _check_memory(source: WorkloadFolder, variant: Variant, target: Target, weights: int) -> None:
-    """Raises `UsageError` for an instance type without room for the weights of the model's copies."""
-    copy_gib = weights * WEIGHT_BYTES[target.precision] / 2**30
-    for name in target.instance_types:
-        shape, kind = instances.instance_shape(name), instances.hardware(name)
-        copies = variant.serving.copies if kind == "x86 CPU" else 1
-        if shape is not None and not shape.holds(copies * copy_gib):
-            fitting = instances.candidates(kind, copy_gib, getattr(target, "threads", 1))
-            raise UsageError(
-                f"{source.file}: targets.{variant.target}.instance_types: got '{name}', which has no room for the "
-                f"weights: {copies} × {copy_gib:.1f} GiB. Allowed, with a copy for each core: {', '.join(fitting) or 'none'}."
-            )
 
 
 def _check_preprocess(source: WorkloadFolder, name: str, target: Target) -> None:

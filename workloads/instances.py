@@ -24,7 +24,6 @@ NEURON_FAMILIES: Mapping[str, str] = {"neuron": "inf1", "neuronx": "inf2"}
 
 CANDIDATE_FAMILIES = ("c5", "c7i", "m7i", *COMPUTE_CAPABILITIES, *NEURON_FAMILIES.values())
 """The families among which `candidates` chooses: those that targets are built for, and with more memory or newer."""
-LEAST_VCPUS = 4
 
 _BY_PREFIX: tuple[tuple[str, Hardware], ...] = (
     (r"inf1", "Inferentia 1"),
@@ -53,10 +52,6 @@ class InstanceShape:
     def accelerator(self) -> Literal["CPU", "GPU", "Neuron"]:
         """The hardware that a model must have been compiled for."""
         return "GPU" if self.gpus else "Neuron" if self.neuron_chips else "CPU"
-
-    def holds(self, gib: float) -> bool:
-        """Returns whether the memory, or that of each GPU, has room for this many GiB."""
-        return gib <= (self.gpu_memory_gib / self.gpus if self.gpu_memory_gib else self.memory_gib)
 
 
 def family(instance_type: str) -> str:
@@ -93,18 +88,15 @@ def instance_shape(instance_type: str) -> InstanceShape | None:
     return None if shape and shape.ec2_only and instance_type.startswith("ml.") else shape
 
 
-def candidates(kind: Hardware, copy_gib: float, threads: int = 1) -> tuple[str, ...]:
-    """Returns the smallest SageMaker type of each family that has this hardware and the memory, with 4 vCPUs or more.
-
-    `copy_gib` are the weights of a copy. A CPU holds a copy for every `threads` cores, other hardware one.
-    """
+def candidates(kind: Hardware, copy_gib: float) -> tuple[str, ...]:
+    """Returns each family's smallest SageMaker type of 4 vCPUs or more with room for a copy of the weights on each core."""
     types = sorted(_tables()["shapes"]["types"].items(), key=lambda item: int(item[1]["vcpus"]))
     smallest: dict[str, str] = {}
-    for name in (f"ml.{name}" for name, entry in types if entry["vcpus"] >= LEAST_VCPUS):
-        shape = instance_shape(name)
-        copies = max(1, shape.cores // threads) if shape and shape.accelerator == "CPU" else 1
-        if shape and hardware(name) == kind and shape.holds(copy_gib * copies):
-            smallest.setdefault(family(name), name)
+    for name, entry in types:
+        shape = InstanceShape(**entry)
+        room = shape.gpu_memory_gib / shape.gpus if shape.gpu_memory_gib else shape.memory_gib / shape.cores
+        if hardware(name) == kind and shape.vcpus >= 4 and room >= copy_gib and not shape.ec2_only:
+            smallest.setdefault(family(name), f"ml.{name}")
     return tuple(smallest[name] for name in CANDIDATE_FAMILIES if name in smallest)
 
 

@@ -175,8 +175,8 @@ def _runs_on(target: Target, instance_type: str) -> bool:
             chips = 0 if cores == 1 else -(-cores // CORES_PER_CHIP)
         case _:
             kinds = set(map(hardware, target.instance_types)) or {"x86 CPU"}
-            bf16 = bool(getattr(target, "instruction_sets", ()))
-            return hardware(instance_type) in kinds and (has_bf16(instance_type) or not bf16)
+            needs_bf16 = getattr(target, "instruction_sets", ())
+            return hardware(instance_type) in kinds and (not needs_bf16 or has_bf16(instance_type))
     return family(instance_type) == NEURON_FAMILIES[target.runtime] and shape.neuron_chips >= chips
 
 

@@ -148,8 +148,7 @@ def named_labels(labels: tuple[str, ...]) -> dict[str, Any]:
 def bert_weights(config: Mapping[str, Any], task: str, labels: int) -> Shapes:
     """Yields BERT's weights for a config.json: deviation 0.02, norms one, biases zero.
 
-    A family may have no token types (0), embeddings of another width than its layers, groups of layers with the same
-    weights, and relative positions.
+    A family may have no token types (0), narrower embeddings, groups of equal layers, and a bias for distances.
     """
     wide, inner = config["hidden_size"], config["intermediate_size"]
     embedded = config.get("embedding_size", wide)

@@ -62,15 +62,12 @@ class Electra(BertKeys):
 
 class Albert(Electra):
     num_hidden_groups: Size = 1
-    inner_group_num: Literal[1] = 1
 
 
 class MpNet(BertKeys):
-    """transformers ignores its token types, and fixes the other two values."""
-
-    type_vocab_size: Annotated[int, BeforeValidator(lambda _: 0)] = 0
-    pad_token_id: Literal[1] = 1
-    relative_attention_num_buckets: Literal[32] = 32
+    type_vocab_size: Annotated[int, BeforeValidator(lambda _: 0)] = 0  # transformers ignores it
+    pad_token_id: Literal[1] = 1  # positions are counted from it
+    relative_attention_num_buckets: Size = 32
 
 
 class Generic(ConfigKeys):

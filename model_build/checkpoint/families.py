@@ -125,7 +125,6 @@ ALBERT = LikeBert(
         (rf"{OF_ALBERT}full_layer_layer_norm\.", r"encoder.layer.\1.output.LayerNorm."),
     )
 )
-"""Layers of a group share their weights."""
 MPNET = LikeBert(
     renamed=(
         *DENSE_IN_HEAD,

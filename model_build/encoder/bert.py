@@ -172,10 +172,7 @@ class Bert(nn.Module):
 
 
 def position_bias(distances: Tensor, positions: int) -> Tensor:
-    """Returns MPNet's bias of each pair of positions, [1, heads, query, key], from its table of 32 distances.
-
-    Sixteen are of keys before the query, and as many behind it: eight exact ones, then wider steps up to 128 tokens.
-    """
+    """Returns MPNet's bias of each pair, [1, heads, query, key]. Sixteen distances are of keys before the query."""
     places = torch.arange(positions)
     distance = places[:, None] - places
     near = distance.abs()

@@ -5,7 +5,6 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from model_build.checkpoint.files import read_json
 from model_build.checkpoint.tokenizer import check_time
 from model_build.compile_inputs import MIN_CALIBRATION_ROWS
 from model_build.init.checkpoint_facts import CheckpointFacts
-from workloads.instances import Hardware, candidates
+from workloads.instances import candidates
 
 TEMPLATE = Path(__file__).with_name("workload.toml.jinja")
 TARGETS = ("cpu", "cpu-int8", "tensorrt", "inf1", "inf2")
@@ -202,23 +201,15 @@ def cpu_runtime(facts: CheckpointFacts, precision: str, evaluation_rows: int) ->
     return "openvino" if facts.task != "text2text-generation" and width >= BASE_WIDTH and calibrates else "onnxruntime"
 
 
-def workload_toml(weight_count: int, **values: Any) -> str:
+def workload_toml(**values: Any) -> str:
     from jinja2 import Environment, StrictUndefined  # Inf1's image, which imports this module, does not have it
 
     environment = Environment(
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
     environment.filters |= {"toml": toml_value, "comment": _comment}
-    types = partial(_instance_types, weight_count)
-    environment.globals |= {"line": _line, "cpu_runtime": cpu_runtime, "instance_types": types}
+    environment.globals |= {"line": _line, "cpu_runtime": cpu_runtime, "candidates": candidates}
     return environment.from_string(TEMPLATE.read_text("utf-8")).render(values)
-
-
-def _instance_types(weight_count: int, kind: Hardware, weight_bytes: int, count: int = 1) -> str:
-    """Returns the line with the first types that have room for the model, and others in a comment."""
-    fitting = candidates(kind, weight_count * weight_bytes / 2**30)
-    others = ", ".join(fitting[count:])
-    return _line("instance_types", fitting[:count], f"`run` compares the types here; others that fit: {others}")
 
 
 def _line(key: str, value: Any, note: str | None) -> str:

@@ -114,22 +114,21 @@ def test_the_shape_of_an_instance_type_is_known_or_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "copy_gib", "threads", "types"),
+    ("kind", "copy_gib", "types"),
     [
-        ("x86 CPU", 0.4, 1, ("ml.c5.xlarge", "ml.c7i.xlarge", "ml.m7i.xlarge")),
-        ("x86 CPU", 5.0, 1, ("ml.m7i.xlarge",)),
-        ("x86 CPU", 5.0, 2, ("ml.c5.xlarge", "ml.c7i.xlarge", "ml.m7i.xlarge")),
-        ("x86 CPU", 50.0, 1, ()),
-        ("GPU", 0.4, 1, ("ml.g4dn.xlarge", "ml.g5.xlarge", "ml.g6.xlarge", "ml.g6e.xlarge")),
-        ("GPU", 30.0, 1, ("ml.g6e.xlarge",)),
-        ("Inferentia 2", 0.4, 1, ("ml.inf2.xlarge",)),
-        ("Arm CPU", 0.4, 1, ()),
+        ("x86 CPU", 0.4, ("ml.c5.xlarge", "ml.c7i.xlarge", "ml.m7i.xlarge")),
+        ("x86 CPU", 5.0, ("ml.m7i.xlarge",)),
+        ("x86 CPU", 50.0, ()),
+        ("GPU", 0.4, ("ml.g4dn.xlarge", "ml.g5.xlarge", "ml.g6.xlarge", "ml.g6e.xlarge")),
+        ("GPU", 30.0, ("ml.g6e.xlarge",)),
+        ("Inferentia 2", 0.4, ("ml.inf2.xlarge",)),
+        ("Arm CPU", 0.4, ()),
     ],
 )
 def test_candidates_are_the_smallest_types_with_the_hardware_and_room_for_the_weights(
-    kind: Hardware, copy_gib: float, threads: int, types: tuple[str, ...]
+    kind: Hardware, copy_gib: float, types: tuple[str, ...]
 ) -> None:
-    assert candidates(kind, copy_gib, threads) == types
+    assert candidates(kind, copy_gib) == types
 
 
 def test_every_type_that_a_workload_names_has_a_shape() -> None:

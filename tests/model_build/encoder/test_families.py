@@ -122,11 +122,6 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], str]] = {
         'position_embedding_type: got "relative_key", which is not built.',
     ),
     "decoder": ("bert", {"is_decoder": True}, "is_decoder: got true, which is not built."),
-    "layers within layers": (
-        "albert",
-        {"inner_group_num": 2},
-        "inner_group_num: got 2. Input should be 1.",
-    ),
     "activation": (
         "distilbert",
         {"activation": "mish"},
