@@ -89,7 +89,7 @@ def instance_shape(instance_type: str) -> InstanceShape | None:
 
 
 def candidates(kind: Hardware, copy_gib: float) -> tuple[str, ...]:
-    """Returns each family's smallest SageMaker type of 4 vCPUs or more with room for a copy of the weights on each core."""
+    """Returns the smallest SageMaker type of each family with 4 vCPUs and room for the weights on each core or GPU."""
     types = sorted(_tables()["shapes"]["types"].items(), key=lambda item: int(item[1]["vcpus"]))
     smallest: dict[str, str] = {}
     for name, entry in types:
