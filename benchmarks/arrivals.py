@@ -43,7 +43,7 @@ MODEL, TRAFFIC = "spellcheck", "quick"
 CVS = (0.5, 1.0, 2.0, 4.0)
 RECORDED = ArrivalProcess(process="markov-modulated", dispersion=20.0, burst_s=2.0)
 RECORDED_PER_S, RECORDED_S = 400.0, 300.0
-BURSTY = ArrivalProcess(process="on-off", burst_s=0.2, pause_s=0.2)
+BURSTY = ArrivalProcess(process="gamma", cv=CVS[-1])
 INSIDE = 0.9
 LINE = "{:24}{:>10}  {:>17}{:>10}  {:>17}{:>8}"
 
