@@ -8,8 +8,8 @@ have the coefficient of variation of the row. The replay is a recording of `RECO
 process that fits it. A search without a capacity counts by its interval, and not at all without a lower end. Rates are
 a minute. Goal: the estimate and the search are inside each other's interval in 9 of 10 cases.
 
-The first round begins with two proofs under `BURSTY`, of fleets that the estimates size. Goal: the fleet for Poisson arrivals
-is missed, and the fleet for `BURSTY` is kept.
+The first round begins with two proofs under `BURSTY`, of fleets that the estimates size. Goal: the fleet for Poisson
+arrivals is missed, and the fleet for `BURSTY` is kept.
 """
 
 import sys
@@ -37,7 +37,8 @@ from inference_recommender.measurement import limit_of
 from inference_recommender.payloads import content_type_of, payload_archive
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import PAYLOADS, RunFolder
-from workloads import POISSON, ROOT, ArrivalProcess, WorkloadFolder, load_artifact, load_workload, with_settings
+from workloads import POISSON, ROOT, ArrivalProcess, WorkloadFolder, load_artifact, load_workload
+from workloads.folder import with_settings
 
 MODEL, TRAFFIC = "spellcheck", "quick"
 CVS = (0.5, 1.0, 2.0, 4.0)
