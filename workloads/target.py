@@ -35,7 +35,7 @@ HARDWARE: Mapping[str, tuple[Hardware, ...]] = {
     "neuron": ("Inferentia 1",),
     "neuronx": ("Inferentia 2",),
 }
-"""What a runtime is built for; others are for x86 CPUs or GPUs."""
+"""The hardware of runtimes that are built for one kind. Others are for x86 CPUs and GPUs."""
 
 
 class _Target(Document):
