@@ -9,7 +9,7 @@ from workloads import ModelArtifact, Target, UsageError, instances
 from workloads.instances import COMPUTE_CAPABILITIES, Hardware, family, hardware, has_bf16
 
 HARDWARE: Mapping[str, Hardware] = {"neuron": "Inferentia 1", "neuronx": "Inferentia 2", "cuda": "GPU"}
-"""The hardware of runtimes that have but one. Others run on x86 CPUs."""
+"""The hardware of runtimes that run on one kind. Other runtimes run on x86 CPUs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -244,6 +244,20 @@ def test_policies_are_judged_on_days_that_follow_the_trace(
 
 
 @pytest.mark.usefixtures("few_seeds")
+def test_a_policy_that_fails_on_unseen_days_is_not_written(
+    recommendation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    after, before = tmp_path / "after.csv", recommendation.read_bytes()
+    rates = (100.0 if minute % 120 < 60 else 4900.0 for minute in range(DAY_MINUTES))
+    after.write_text("".join(f"{60 * (60 + minute)},{rate}\n" for minute, rate in enumerate(rates)), "utf-8")
+    assert simulated(recommendation, *OPTIMISE, "--judge-on", str(after), trace=waves(tmp_path)) == 1
+    shown = capsys.readouterr()
+    assert shown.err.endswith("the policy exceeds the tolerance on too many of the unseen days.\n")
+    assert "on each day of after.csv (after waves.csv), at most 5 minutes over it on 95% of the days" in shown.out
+    assert recommendation.read_bytes() == before
+
+
+@pytest.mark.usefixtures("few_seeds")
 def test_the_chosen_policy_is_written_into_the_recommendation(
     recommendation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from containers.encoder import load_engine
+from containers.encoder.engines import load_engine
 from containers.encoder.predictor import Predictor
 from containers.encoder.preprocess import Preprocessor
 from inference_recommender.payloads import request_body
