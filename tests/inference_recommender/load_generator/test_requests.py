@@ -136,13 +136,9 @@ def test_an_endpoint_by_name_gets_requests_that_are_signed(monkeypatch: pytest.M
 
 
 def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (
-        ("AWS_ACCESS_KEY_ID", KEY),
-        ("AWS_SECRET_ACCESS_KEY", SECRET),
-        ("AWS_SESSION_TOKEN", TOKEN),
-        ("AWS_DEFAULT_REGION", REGION),
-    ):
-        monkeypatch.setenv(name, value)
+    values = {"ACCESS_KEY_ID": KEY, "SECRET_ACCESS_KEY": SECRET, "SESSION_TOKEN": TOKEN, "DEFAULT_REGION": REGION}
+    for name, value in values.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
 
 
 def test_an_endpoint_without_credentials_or_region_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

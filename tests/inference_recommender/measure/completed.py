@@ -40,3 +40,14 @@ def completed_run(folder: WorkloadFolder, path: Path, described: dict[str, Any] 
     runs = Runs(folder, path)
     runs(FakeService([described or description()]))
     return runs.run_folder
+
+
+def interrupt_once() -> Callable[[float], None]:
+    """Returns a sleep in which the user presses Ctrl-C, the first time."""
+    interrupts = iter([KeyboardInterrupt()])
+
+    def sleep(seconds: float) -> None:
+        if error := next(interrupts, None):
+            raise error
+
+    return sleep

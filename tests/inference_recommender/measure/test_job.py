@@ -1,7 +1,6 @@
 """A job's run from plan to report: how it ends, what it keeps, and how it continues."""
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from inference_recommender.measure.job_requests import Configuration
 from inference_recommender.run_folder import RunFolder
 from tests.builders import a_measurement, a_run_folder, an_artifact, known, message_of
 from tests.inference_recommender.api import SERIES, TESTED, FakeService, description, endpoint, recommendation, step
-from tests.inference_recommender.measure.completed import Runs
+from tests.inference_recommender.measure.completed import Runs, interrupt_once
 from workloads import Interrupted, NoVerdict, UsageError, load_workload
 
 LAGGED = "generator lagged: it used 97% of its core, so it was the bottleneck"
@@ -117,16 +116,6 @@ def test_invalid_measurements_give_no_verdict(runs: Runs, name: str) -> None:
     assert message_of(NoVerdict, runs, service) == f"No verdict: {reason} Measurements: {runs.run_folder.path}."
     with pytest.raises(UsageError, match="the run ended without a verdict"):
         runs.run_folder.recommendation()
-
-
-def interrupt_once() -> Callable[[float], None]:
-    interrupts = iter([KeyboardInterrupt()])
-
-    def sleep(seconds: float) -> None:
-        if error := next(interrupts, None):
-            raise error
-
-    return sleep
 
 
 def test_ctrl_c_stops_the_job_and_keeps_all_measurements(runs: Runs) -> None:
