@@ -19,7 +19,7 @@ from workloads import ROOT
 PACKAGES = ("workloads", "aws_api", "model_build", "inference_recommender", "stacks", "containers", "local_aws")
 BUDGETS = {
     "inference_recommender": 19_450,
-    "model_build": 13_140,
+    "model_build": 13_320,
     "local_aws": 8_463,
     "containers": 6_982,
     "aws_api": 1_336,
@@ -27,10 +27,10 @@ BUDGETS = {
     "workloads": 3_940,
     "benchmarks": 4_340,
     "scripts": 3_849,
-    "tests": 51_379,
+    "tests": 51_544,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
-PRODUCTION_LINES = 67_760
+PRODUCTION_LINES = 67_940
 SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
 
