@@ -25,12 +25,12 @@ BUDGETS = {
     "aws_api": 1_336,
     "stacks": 7_026,
     "workloads": 3_940,
-    "benchmarks": 4_340,
+    "benchmarks": 4_370,
     "scripts": 3_849,
     "tests": 51_544,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
-PRODUCTION_LINES = 67_940
+PRODUCTION_LINES = 67_950
 SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
 
