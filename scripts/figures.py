@@ -27,10 +27,10 @@ BUDGETS = {
     "workloads": 3_940,
     "benchmarks": 4_370,
     "scripts": 3_849,
-    "tests": 51_578,
+    "tests": 51_693,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
-PRODUCTION_LINES = 68_031
+PRODUCTION_LINES = 68_029
 SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
 
