@@ -164,13 +164,6 @@ def test_other_measurements_are_only_in_the_runs_folder(
     assert read_payloads(run_folder / "payloads.tar.gz") == request_bodies([dict(row) for row in rows])
 
 
-def test_a_batch_has_no_latency_objective(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workload_run, "load_artifact", lambda root, workload, target: an_artifact())
-    assert cli.err("run", "duplicates", "--url", "http://127.0.0.1:9").startswith(
-        "workloads/duplicates/workload.toml: objective: is a throughput"
-    )
-
-
 @pytest.mark.filterwarnings("ignore:The recommendation will not state payload lengths")
 def test_a_server_is_measured_from_python_as_by_the_command(
     run: Command,
