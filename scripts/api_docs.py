@@ -25,11 +25,11 @@ def _names(module: ModuleType) -> str:
     public = {name: getattr(module, name) for name in module.__all__}
     texts, rows = list[str](), list[str]()
     for name, value in public.items():
-        paragraphs = [" ".join(each.split()) for each in (inspect.getdoc(value) or "").split("\n\n")]
+        text = " ".join((inspect.getdoc(value) or "").split())
         if inspect.isclass(value):
-            rows.append(f"| `{name}{_arguments(value)}` | {' '.join(paragraphs)} |\n")
+            rows.append(f"| `{name}{_arguments(value)}` | {text} |\n")
         else:
-            texts.append("\n\n".join([f"### `{module.__name__}.{name}{_arguments(value)}`", *paragraphs, ""]))
+            texts.append(f"### `{module.__name__}.{name}{_arguments(value)}`\n\n{text}\n\n")
     return "".join(texts) + "".join(["| name | purpose |\n|---|---|\n", *rows] if rows else [])
 
 

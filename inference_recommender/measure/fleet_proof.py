@@ -1,4 +1,4 @@
-"""The use case of `prove`: checks what is to be proven, sends the load, and adds the proof to the recommendation."""
+"""The use case of `prove`: checks the recommendation, sends the load, and adds the proof to the recommendation."""
 
 import time
 import warnings
