@@ -197,7 +197,7 @@ def _classifying(network: Any) -> Answer:
 
 
 def _ours(name: str, family: str, folder: Path) -> Answer:
-    from containers.encoder import load_engine
+    from containers.encoder.engines import load_engine
     from containers.encoder.settings import Settings
 
     settings = Settings.from_json((folder / name / "settings.json").read_text("utf-8"))

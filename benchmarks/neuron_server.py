@@ -41,7 +41,7 @@ PAYLOADS = "payloads.tar.gz"
 DEVICE = """
 import os, time
 import numpy as np
-from containers.encoder import engine, load_engine
+from containers.encoder.engines import engine, load_engine
 
 class Cores:
     def __init__(self, count, settings):

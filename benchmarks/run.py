@@ -27,6 +27,7 @@ SMALLEST = {
     "changes": "--changes canary killed task-replaced",
     "searches/capacity": "--seeds 1",
     "searches/prove": "--seeds 1",
+    "searches/unseen_days": "",
     "generator/compare": "--rounds 1 --seconds 1",
 }
 """The benchmarks of `make bench` with the options of `--smallest`."""

@@ -57,7 +57,7 @@ COMMANDS_ON_STACKS = {"deploy", "destroy", "diff", "synth", "synthesize", "watch
 
 
 class NothingBuilt(workloads.ProjectError):
-    """`reasons` say, by the name of its stack, why a workload has none. Stacks that are only not built share a line."""
+    """`reasons` say, by the name of its stack, why a workload has none. Workloads without a build share a line."""
 
     def __init__(self, reasons: Mapping[str, workloads.ProjectError]) -> None:
         self.reasons = reasons

@@ -12,8 +12,8 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
+from stacks.buckets_and_logs import log_group
 from stacks.grants import acknowledge, acknowledge_wildcards, allow, arn_of
-from stacks.storage import log_group
 from workloads import CODE
 
 NAME = "CleanupStack"

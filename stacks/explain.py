@@ -39,9 +39,7 @@ def explain_deployment(account: SageMakerAccount, name: str) -> Explanations:
         return explain_endpoint(account, name)
     events = account.pages("cloudformation", "describe_stack_events", "StackEvents", StackName=stack["StackId"])
     resources = account.call("cloudformation", "describe_stack_resources", StackName=stack["StackId"])["StackResources"]
-    failures = [
-        _failed_resource(account, name, event, resources, event["ResourceStatus"]) for event in failed_events(events)
-    ]
+    failures = [_failed_resource(account, name, event, resources) for event in failed_events(events)]
     if not failures:
         failures = [*_failing_now(account, name, resources)]
     explanations = tuple(map(explain, failures))
@@ -61,24 +59,19 @@ def failed_events(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 
 def _failed_resource(
-    account: SageMakerAccount,
-    stack: str,
-    failed: Mapping[str, Any],
-    resources: Sequence[Mapping[str, Any]],
-    status: str,
+    account: SageMakerAccount, stack: str, event: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]
 ) -> Failure:
-    """Returns the failure of a resource. `failed` is its event or its description."""
-    physical_id, log = failed.get("PhysicalResourceId", ""), ContainerLog()
-    reasons = [failed.get("ResourceStatusReason", "")]
-    if failed["ResourceType"] == ENDPOINT and physical_id:
+    physical_id, log = event.get("PhysicalResourceId", ""), ContainerLog()
+    reasons = [event.get("ResourceStatusReason", "")]
+    if event["ResourceType"] == ENDPOINT and physical_id:
         endpoint = physical_id.rpartition("/")[2]
         failure = endpoint_failure(account, endpoint, described_endpoint(account, endpoint))
         reasons, log = [*reasons, *(each for each in failure.reasons if each not in reasons[0])], failure.log
-    elif failed["ResourceType"] == SERVICE and physical_id:
+    elif event["ResourceType"] == SERVICE and physical_id:
         reasons, log = [*reasons, *_service_reasons(account, physical_id)], _service_log(account, resources)
     return Failure(
-        subject=f"{failed['LogicalResourceId']} ({failed['ResourceType']}) of stack {stack}",
-        status=status,
+        subject=f"{event['LogicalResourceId']} ({event['ResourceType']}) of stack {stack}",
+        status=event["ResourceStatus"],
         reasons=tuple(filter(None, reasons)),
         log=log,
         read_on=log_command(account, log, f"cloudformation describe-stack-events --stack-name {stack}"),
@@ -94,8 +87,10 @@ def _failing_now(account: SageMakerAccount, stack: str, resources: Sequence[Mapp
             failure = endpoint_failure(account, name, described_endpoint(account, name))
             if has_failed(failure):
                 yield failure
-        elif resource["ResourceType"] == SERVICE and _lacks_tasks(account, physical_id):
-            yield _failed_resource(account, stack, resource, resources, "tasks stop or are not placed")
+        elif resource["ResourceType"] == SERVICE and physical_id and _lacks_tasks(account, physical_id):
+            # CloudFormation's own status and reason are those of a resource in progress.
+            event = {**resource, "ResourceStatus": "tasks stop or are not placed", "ResourceStatusReason": ""}
+            yield _failed_resource(account, stack, event, resources)
 
 
 def _services(account: SageMakerAccount, arn: str) -> list[dict[str, Any]]:

@@ -21,12 +21,12 @@ def graph(
     *metrics: cloudwatch.IMetric,
     limits: Sequence[cloudwatch.HorizontalAnnotation] = (),
     right: Sequence[cloudwatch.IMetric] = (),
-    **keys: Any,
+    **properties: Any,
 ) -> cloudwatch.GraphWidget:
-    """Returns half of a row. `keys` are more of `GraphWidget`."""
+    """Returns a graph as wide as half a row. `properties` are further ones of `GraphWidget`."""
     left, above = list(metrics), list(limits)
     return cloudwatch.GraphWidget(
-        title=title, left=left, left_annotations=above, right=[*right], width=12, height=6, **keys
+        title=title, left=left, left_annotations=above, right=[*right], width=12, height=6, **properties
     )
 
 

@@ -45,7 +45,7 @@ class SynthWarning:
 
 
 class NotMeasured(UsageError):
-    """The stage needs another recommendation. `app.py` leaves the workload out; a release proposes a recommendation."""
+    """The stage needs another recommendation. `stacks/app.py` leaves the workload out; a release proposes one."""
 
 
 def refuse(findings: Iterable[ProjectError | SynthWarning]) -> tuple[SynthWarning, ...]:

@@ -1,6 +1,6 @@
 """The wheel, without a checkout: three commands in an empty folder end with an answering endpoint and a recommendation.
 
-Its dependencies are those of this environment. docs/getting-started.md has the installation with nothing of ours.
+The dependencies come from this environment.
 """
 
 import json
@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import tomllib
+import yaml  # type: ignore[import-untyped]
 
 from local_aws.process.local_account import LocalAccount
 from model_build.init import repository
@@ -54,9 +56,16 @@ def test_the_wheel_has_every_file_that_the_packages_read(packages: Path) -> None
     assert [each for each in files if not (packages / each).is_file()] == []
 
 
-def test_the_new_repositorys_cdk_is_ours() -> None:
-    package = json.loads((ROOT / "package.json").read_text("utf-8"))
-    assert package["devDependencies"]["aws-cdk"] == repository.AWS_CDK
+def test_a_new_repository_has_our_cdk_and_valid_files(tmp_path: Path) -> None:
+    """A second call changes nothing."""
+    assert len(repository.create(tmp_path)) == 7
+    assert repository.create(tmp_path) == []
+    package, ours = (json.loads((root / "package.json").read_text("utf-8")) for root in (tmp_path, ROOT))
+    assert package["devDependencies"] == ours["devDependencies"]
+    assert (tmp_path / "cdk.json").read_text("utf-8") == (ROOT / "cdk.json").read_text("utf-8")
+    tomllib.loads((tmp_path / "pyproject.toml").read_text("utf-8"))
+    steps = yaml.safe_load((tmp_path / ".github/workflows/ci.yml").read_text("utf-8"))["jobs"]["check"]["steps"]
+    assert {"run": "npx cdk diff", "if": "${{ vars.AWS_ROLE_ARN }}"} in steps
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +107,13 @@ def test_scanners_accept_the_template_of_an_installed_construct(team: Repository
     template = json.loads((team.root / "cdk.out" / "ReviewsStack.template.json").read_text("utf-8"))
     assert lint_matches(template) == []
     assert findings_of_checkov({"ReviewsStack.template.json": template}, tmp_path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+@pytest.mark.usefixtures("measure")
+def test_the_notebook_builds_measures_sizes_and_proves(team: RepositoryCopy) -> None:
+    notebook = json.loads((ROOT / "docs" / "api.ipynb").read_text("utf-8"))
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    shown = team.run(sys.executable, "-c", "\n".join([*cells, "print(done.proof.verdict)"]))
+    assert shown.splitlines()[-1] in {"kept", "missed", "unclear"}

@@ -148,15 +148,15 @@ def pytorch_version(workload: Workload) -> str | None:
 def image_build(kind: str, containers: Path = CODE / "containers") -> ImageBuild:
     """Returns what the image of this kind is built from. Raises `UsageError` for a kind that there is not."""
     runtimes = {family: runtime for runtime, family in NEURON_FAMILIES.items()}
-    made = partial(ImageBuild, kind=kind, containers=containers)
+    build = partial(ImageBuild, kind=kind, containers=containers)
     if kind in runtimes:
         base, registries = NEURON_IMAGES[runtimes[kind]]
-        return made(dockerfile="neuron/Dockerfile", base=base, base_registries=registries, arguments=AS_ROOT)
+        return build(dockerfile="neuron/Dockerfile", base=base, base_registries=registries, arguments=AS_ROOT)
     if kind == "cpu":
-        return made(dockerfile="batch/Dockerfile", base=BASE_OF_CPU, arguments=AS_ROOT)
+        return build(dockerfile="batch/Dockerfile", base=BASE_OF_CPU, arguments=AS_ROOT)
     if kind in TRITON_LOCKS:
         _, version, processor, *_ = kind.split("-")
-        return made(
+        return build(
             dockerfile="triton/Dockerfile",
             base=f"{TRITON}:{version}-py3{'-cpu' if processor == 'cpu' else ''}",
             base_registries=(TRITON, "versions", version),

@@ -132,9 +132,9 @@ class Workload(Document):
             yield "tune.targets", target, self.targets
         for name, published in self.published.items():
             yield f"published.{name}.traffic", published.traffic, self.traffic
-            yield f"published.{name}.baseline", published.baseline, published.variants
             for each in published.variants:
                 yield f"published.{name}.variants", each, self.deployables
+            yield f"published.{name}.baseline", published.baseline, published.variants
             for each in published.rows:
                 yield f"published.{name}.rows", each, published.variants
 

@@ -10,28 +10,27 @@ tolerance of 5 minutes on fewer than 95 % of the days, or costs more than 1.25 Ã
 """
 
 import argparse
-import math
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 
-import numpy as np
-
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
 from benchmarks import goals
 from benchmarks.goals import Goal
-from inference_recommender.simulate.curve import FEWEST_LATE, LatencyCurve
+from inference_recommender.simulate.curve import MOST_IN_TIME, queue_curve
 from inference_recommender.simulate.functions import BUILT_IN
 from inference_recommender.simulate.policy import Policy, Timing
 from inference_recommender.simulate.policy_search import PolicySearch
 from inference_recommender.simulate.seeds import SimulationCase, Tolerance, workers
-from inference_recommender.simulate.trace import Trace, following
+from inference_recommender.simulate.trace import following
 from inference_recommender.simulate.unseen import DAYS_WITHIN, judge, rise_that_tracking_misses
 from scripts.convert_trace import convert
+from workloads import LatencyObjective
 
 INSTANCES, LEAST, CAPACITY = 40, 2, 60_000
-LIMIT_S, ALLOWED = 0.05, 0.01
+OBJECTIVE = LatencyObjective(percentile="P99", model_latency_ms=50.0, peak_invocations_per_minute=INSTANCES * CAPACITY)
 CHOSEN_ON, DAYS = 14, 21
 UNSEEN_FROM = date(1998, 6, 22)
 COST = 1.25
@@ -40,26 +39,31 @@ TARGET_SHARE = 0.6
 LINE = "{:12} {:>9} {:>13} {:>10}  {}"
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--counts", type=Path, default=Path("build/invocation_count.csv"))
     parser.add_argument("--from", dest="first", type=date.fromisoformat, default=UNSEEN_FROM, metavar="DATE")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     cell = f"{DAYS} days from {options.first} on"
     if not options.counts.exists():
         judged = [Goal(cell=cell, limit=DAYS_WITHIN, note=f"{options.counts} is missing, see --help")]
         return goals.finish("searches/unseen_days", (), {}, judged)
-    before = trace(options.counts, options.first - timedelta(days=CHOSEN_ON), CHOSEN_ON)
-    unseen = trace(options.counts, options.first, DAYS)
+    before = convert(options.counts, options.first - timedelta(days=CHOSEN_ON), CHOSEN_ON)
+    unseen = convert(options.counts, options.first, DAYS)
     scale = INSTANCES * CAPACITY / 60 / float(unseen.rates.max())
     before, unseen = (replace(each, rates=each.rates * scale) for each in (before, unseen))
     unseen = following(unseen, before)
-    case = SimulationCase(traffic=before, curve=mm1(), timing=Timing(), tolerance=Tolerance())
+    case = SimulationCase(
+        traffic=before,
+        curve=queue_curve(CAPACITY / 60, OBJECTIVE, MOST_IN_TIME),
+        timing=Timing(),
+        tolerance=Tolerance(),
+    )
     tracking = Policy(
         target_invocations_per_instance=TARGET_SHARE * CAPACITY, min_capacity=LEAST, max_capacity=2 * INSTANCES
     )
     unseen_case = replace(case, traffic=unseen)
-    print(rise_that_tracking_misses(unseen_case, tracking))
+    print(rise_that_tracking_misses(unseen_case, tracking) or "Target tracking can follow the rises.")
     policies = {"optimised": optimised(case, tracking), "recommended": tracking}
     policies |= {name: replace(tracking, function=name) for name in BUILT_IN}
     print(LINE.format("policy", "days", "Ã— foresight", "hours", "settings"))
@@ -74,26 +78,6 @@ def main() -> int:
         Goal(cell=f"{cell}: cost over perfect foresight", figure=best.cost_over_foresight, limit=COST, at_most=True),
     ]
     return goals.finish("searches/unseen_days", (), {"seeds": len(SEEDS)}, judged)
-
-
-def mm1() -> LatencyCurve:
-    """Returns the late shares up to the rate at which half of the requests are late."""
-    service = CAPACITY / 60 - math.log(ALLOWED) / LIMIT_S
-    rates = np.linspace(0, service - math.log(2) / LIMIT_S, 100)
-    return LatencyCurve(
-        rates=tuple(rates.tolist()),
-        late_shares=tuple(np.maximum(np.exp((rates - service) * LIMIT_S), FEWEST_LATE).tolist()),
-        capacity=CAPACITY / 60,
-        saturation=float(rates[-1]),
-        measured_up_to=float(rates[-1]),
-        limit_s=LIMIT_S,
-        allowed=ALLOWED,
-    )
-
-
-def trace(counts: Path, first: date, days: int) -> Trace:
-    load, _ = convert(counts, first, days)
-    return Trace(name=f"{days} days from {first} on", sha256="", start=load.start, rates=load.rates)
 
 
 def optimised(case: SimulationCase, today: Policy) -> Policy:

@@ -14,8 +14,9 @@ from operator import add
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ..encoder import goldens, load_engine
+from ..encoder import goldens
 from ..encoder.answers import answer
+from ..encoder.engines import load_engine
 from ..encoder.predictor import Predictor
 from ..encoder.preprocess import Preprocessor
 from ..encoder.settings import Settings

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from ..container_errors import ContainerError, exit_code_of, parser_of
-from ..encoder import goldens, load_engine
+from ..encoder import goldens
+from ..encoder.engines import load_engine
 from ..encoder.goldens import Golden, RecordedOutputs
 from ..encoder.predictor import Predictor, by_window
 from ..encoder.preprocess import Preprocessor

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from ..container_errors import Unavailable
-from .engine import Engine
-from .load_engine import NEURON_GRAPHS
+from .engines.engine import Engine
+from .engines.load_engine import NEURON_GRAPHS
 from .settings import Settings
 from .tensors import Encoding, own_tokens, tensors
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from . import load_engine
 from .answers import Answer, answer
-from .engine import Engine
+from .engines import load_engine
+from .engines.engine import Engine
 from .preprocess import Preprocessor
 from .row import Refusal
 from .tensors import Encoding, split, tensors, windows

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-from . import load_engine
+from .engines import load_engine
 from .settings import Settings
 from .tensors import Tensors, merge, split
 

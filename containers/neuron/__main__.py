@@ -23,7 +23,7 @@ from typing import Any
 import uvloop
 
 from ..container_errors import ContainerError, Unavailable, exit_code_of
-from ..encoder.load_engine import NEURON_GRAPHS
+from ..encoder.engines.load_engine import NEURON_GRAPHS
 from ..encoder.settings import Settings
 from ..worker_process import how_it_ended, worker_environment
 from . import placement

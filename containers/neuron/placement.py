@@ -13,7 +13,7 @@ from pathlib import Path
 from ..container_errors import ContainerError, Unavailable
 
 VISIBLE, COUNT = "NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES"
-PLACEMENT = "NEURON_PLACEMENT"  # also read by `encoder.neuron_engine`
+PLACEMENT = "NEURON_PLACEMENT"  # also read by `neuron_engine`
 DEVICES = Path("/dev")
 
 

@@ -31,7 +31,7 @@ import uvloop
 from ..container_errors import ContainerError
 from ..encoder import goldens
 from ..encoder.answers import Answer, answer
-from ..encoder.engine import Lanes
+from ..encoder.engines.engine import Lanes
 from ..encoder.predictor import Predictor
 from ..encoder.row import Refusal
 from ..encoder.tensors import Encoding

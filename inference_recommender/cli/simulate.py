@@ -15,8 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from inference_recommender.capacity.arrivals import fit, markov_arrivals
 from inference_recommender.cli import arguments
 from inference_recommender.load_generator.time_stamps import arrivals_of, fitted, read_stamps
-from inference_recommender.output import Commands, add_command, stdout_console, tell
-from inference_recommender.report.document import as_json
+from inference_recommender.output import Commands, add_command, tell
 from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.simulation_report import (
     FIXED,
@@ -26,7 +25,7 @@ from inference_recommender.report.simulation_report import (
     arrivals_report,
     simulation_document,
 )
-from inference_recommender.report.text import show
+from inference_recommender.report.text import print_result
 from inference_recommender.run_folder import RunFolder, run_name
 from inference_recommender.simulate.functions import BUILT_IN, policy_function
 from inference_recommender.simulate.policy import Policy, TrafficSource
@@ -52,6 +51,7 @@ from inference_recommender.simulate.tracking import MINUTE_S
 from inference_recommender.simulate.unseen import UnseenResult, judge, rise_that_tracking_misses
 from workloads import ROOT, UsageError, Workload, WorkloadFolder, load_workload
 from workloads.files import from_here
+from workloads.folder import table_with_settings
 
 EXCEEDED = 1
 SEEDS, SEEDS_OF_LONG = 100, 1
@@ -89,13 +89,7 @@ not. A folder below runs/ keeps the result; `report` renders it."""
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "simulate",
-        "simulate autoscaling under a traffic trace",
-        "simulate spellcheck --trace flash-sale",
-        DESCRIPTION,
-    )
+    parser = add_command(commands, "simulate spellcheck --trace flash-sale", DESCRIPTION)
     parser.add_argument("workload", metavar="WORKLOAD")
     parser.add_argument("--trace", required=True, metavar="TRACE", help="a CSV file, a shape or cloudwatch:ENDPOINT")
     parser.add_argument(
@@ -143,11 +137,8 @@ def add(commands: Commands) -> None:
 
 def _simulate(options: argparse.Namespace, stderr: Console) -> int:
     if options.fit:
-        report = arrivals_report(Path(options.trace).name, options.workload, fit(read_stamps(Path(options.trace))))
-        if options.json:
-            print(as_json(report))
-        else:
-            show(report, stdout_console())
+        found = fit(read_stamps(Path(options.trace)))
+        print_result(arrivals_report(Path(options.trace).name, options.workload, found), json=options.json)
         return 0
     folder = _workload(options)
     workload, settings = folder.workload, folder.workload.simulation
@@ -155,7 +146,7 @@ def _simulate(options: argparse.Namespace, stderr: Console) -> int:
     for name in options.policies:
         policy_function(name)  # raises for a wrong one
     service = sized_service(folder, options.source or folder.recommendation_file)
-    unseen = _unseen(options, traffic, workload) if options.judge_on else None
+    unseen = following(read_trace(Path(options.judge_on), settings.fill_gaps), traffic) if options.judge_on else None
     _check_size(traffic if unseen is None else unseen, workload, service)
     policy = _policy(options, service, workload)
     case = SimulationCase(
@@ -167,19 +158,18 @@ def _simulate(options: argparse.Namespace, stderr: Console) -> int:
     )
     seeds = range(options.seeds or (SEEDS_OF_LONG if case.minutes > LONG_MINUTES else SEEDS))
     judged = replace(case, traffic=unseen) if unseen else case
-    rise = rise_that_tracking_misses(judged, policy)
-    if rise:
+    if rise := rise_that_tracking_misses(judged, policy):
         tell(stderr, f"Caution: {rise}", "yellow")
-    found = _searched(case, service.policy, seeds, workload, stderr) if options.optimise else None
+    search = _searched(case, service.policy, seeds, workload, stderr) if options.optimise else None
     functions = {name: replace(service.policy, function=name) for name in options.policies}
-    results = _results(case, service, policy, functions, seeds, found, stderr)
+    results = _results(case, service, policy, functions, seeds, search, stderr)
     days: dict[str, UnseenResult] = {}
     if unseen:
         least, few = least_instances(workload), seeds[:UNSEEN_SEEDS]
         with _progress(stderr, len(results) * len(few)) as step:
             days = {name: judge(judged, each.policy, few, least, step) for name, each in results.items()}
     done = CompletedSimulation(
-        case=case, service=service, workload=workload, results=results, search=found, unseen=days, rise=rise
+        case=case, service=service, workload=workload, results=results, search=search, unseen=days, rise=rise
     )
     run = _new_folder(options.runs, workload)
     run.keep_workload(workload)
@@ -187,13 +177,10 @@ def _simulate(options: argparse.Namespace, stderr: Console) -> int:
         run.keep_text("trace.csv", trace_csv(traffic.load(0)))
     simulation = simulation_document(run.path.name, done, read_inputs(run.path), datetime.now(UTC))
     simulation.write_json(run.path / SIMULATION)
-    if options.json:
-        print(simulation.model_dump_json(indent=2))
-    else:
-        show(simulation.report, stdout_console())
+    print_result(simulation.report, json=options.json, document=simulation)
     tell(stderr, f"Kept in {run}. `python -m inference_recommender report {run}` draws it.")
-    if found:
-        _write(options.source or folder.recommendation_file, done, found, stderr)
+    if search:
+        _write(options.source or folder.recommendation_file, done, search, stderr)
     return 0 if done.safe else EXCEEDED
 
 
@@ -262,6 +249,8 @@ def _write(file: Path, done: CompletedSimulation, found: PolicySearchResult, std
     if not found.safe:
         why = "was confirmed on held-out seeds" if found.chosen.is_within_tolerance else "is within the tolerance"
         tell(stderr, f"Nothing was written: no policy {why}.", "yellow")
+    elif not done.safe:
+        tell(stderr, "Nothing was written: the policy exceeds the tolerance on too many of the unseen days.", "yellow")
     elif service.recommendation is None:
         tell(stderr, "Nothing was written: --from names a measurement, not a recommendation.", "yellow")
     elif found.chosen is found.today:
@@ -295,8 +284,8 @@ def _workload(options: argparse.Namespace) -> WorkloadFolder:
             "recommendation's run: --from runs/NAME."
         )
     workload = folder.workload
-    objective = arguments.table_with_settings(of_objective, "objective", workload.latency_objective)
-    simulation = arguments.table_with_settings(others, "simulation", workload.simulation)
+    objective = table_with_settings(of_objective, "objective", workload.latency_objective)
+    simulation = table_with_settings(others, "simulation", workload.simulation)
     folder.workload = workload.model_copy(update={"objective": objective, "simulation": simulation})
     return folder
 
@@ -335,15 +324,9 @@ def _traffic(options: argparse.Namespace, workload: Workload) -> TrafficSource:
     return read_trace(Path(name), workload.simulation.fill_gaps)
 
 
-def _unseen(options: argparse.Namespace, before: TrafficSource, workload: Workload) -> Trace:
-    """Returns the trace of --judge-on, which follows a recorded one; a shape is no history."""
-    trace = read_trace(Path(options.judge_on), workload.simulation.fill_gaps)
-    return following(trace, before) if isinstance(before, Trace) else trace
-
-
 def _policy(options: argparse.Namespace, service: SizedService, workload: Workload) -> Policy:
     """Returns the recommended policy with the settings of --set policy.KEY=VALUE."""
     settings = [each for each in options.settings if each.startswith("policy.")]
     if options.optimise and settings:
         raise UsageError("--optimise chooses the policy itself. Leave out --set policy.")
-    return recommended_policy(workload, arguments.table_with_settings(settings, "policy", service.autoscaling))
+    return recommended_policy(workload, table_with_settings(settings, "policy", service.autoscaling))

@@ -139,9 +139,7 @@ def simulation_document(name: str, done: CompletedSimulation, inputs: FolderInpu
         name=name,
         workload=done.workload.name,
         description=done.workload.description,
-        objective=f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms on {case.traffic.name} "
-        f"({_length(case.minutes)}, {seeds_text(done.seeds)}), at most {judged.allowed_minutes:g} minutes over it "
-        f"{_share(done)}",
+        objective=f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms on {_scope(done)}",
         verdict="met" if done.safe else "missed",
         decision=_decision(done),
         highlights=tuple(_highlights(done)),
@@ -150,7 +148,7 @@ def simulation_document(name: str, done: CompletedSimulation, inputs: FolderInpu
         notes=tuple(_notes(done, day)),
         not_tested=(
             "This policy on an endpoint on AWS. The times are assumptions.",
-            f"Traffic other than {case.traffic.name}.",
+            f"Traffic other than {done.unseen[done.name].trace if done.unseen else case.traffic.name}.",
             "Load that varies within a minute: it is even there, and the service is in its steady state.",
             OTHER_PAYLOADS,
         ),
@@ -184,6 +182,20 @@ def _worst_day(case: SimulationCase, judged: PolicyResult) -> WorstDay:
         seed=seed,
         start=(start + timedelta(minutes=first)).isoformat(),
         **{name: tuple(map(int, values)) for name, values in columns.items()},
+    )
+
+
+def _scope(done: CompletedSimulation) -> str:
+    """Returns the traffic that judges, and the tolerance on it."""
+    if done.unseen:
+        unseen = done.unseen[done.name]
+        return (
+            f"each day of {unseen.trace} (after {done.case.traffic.name}), at most {unseen.allowed_minutes:g} minutes "
+            f"over it on {DAYS_WITHIN:.0%} of the days"
+        )
+    return (
+        f"{done.case.traffic.name} ({_length(done.case.minutes)}, {seeds_text(done.seeds)}), at most "
+        f"{done.judged.allowed_minutes:g} minutes over it {_share(done)}"
     )
 
 

@@ -65,21 +65,29 @@ class LatencyCurve:
 
 def curve_of_candidate(candidate: Candidate, objective: LatencyObjective) -> LatencyCurve:
     """Returns the curve of a configuration without probes, an M/M/1 queue."""
-    capacity, estimated = (candidate.max_invocations_per_minute or 0) / 60, candidate.capacity_basis == "estimate"
+    estimated = candidate.capacity_basis == "estimate"
+    return replace(
+        queue_curve((candidate.max_invocations_per_minute or 0) / 60, objective, 1 - objective.percentile_rank / 100),
+        spread=_spread(candidate.max_invocations_interval),
+        basis=f"an M/M/1 queue with the {'estimated' if estimated else 'recommended'} capacity",
+    )
+
+
+def queue_curve(capacity: float, objective: LatencyObjective, most_late: float) -> LatencyCurve:
+    """Returns the curve of an M/M/1 queue, up to the rate at which a share `most_late` is late."""
     limit_s, allowed = objective.model_latency_ms / 1000, 1 - objective.percentile_rank / 100
     service = capacity - math.log(allowed) / limit_s
-    rates = np.linspace(0, capacity, POINTS)
+    saturation = service + math.log(most_late) / limit_s
+    rates = np.linspace(0, saturation, POINTS)
     shares = np.maximum(np.exp(-(service - rates) * limit_s), FEWEST_LATE)
     return LatencyCurve(
         rates=tuple(rates.tolist()),
         late_shares=tuple(shares.tolist()),
         capacity=capacity,
-        saturation=capacity,
-        measured_up_to=capacity,
+        saturation=saturation,
+        measured_up_to=saturation,
         limit_s=limit_s,
         allowed=allowed,
-        spread=_spread(candidate.max_invocations_interval),
-        basis=f"an M/M/1 queue with the {'estimated' if estimated else 'recommended'} capacity",
     )
 
 

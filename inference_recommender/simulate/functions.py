@@ -1,15 +1,13 @@
 """Policies that are functions: step scaling, predictive scaling, the growth of earlier days, and a user's own. Pure.
 
-A function is called with what it can know, `Observed`, and returns the desired number of instances. A class is
-instantiated for each simulation, and its instance is called.
+A function gets an `Observed` and returns the desired number of instances.
 """
 
-import importlib.util
 import math
+import runpy
 import traceback
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -46,7 +44,7 @@ def step_scaling(seen: Observed) -> int:
     """
     loads = seen.invocations[-IN_MINUTES:] / (max(seen.serving, 1) * seen.target)
     for above, share in STEPS:
-        if len(loads) and loads[-1] > above:
+        if loads[-1] > above:
             return seen.desired + max(int(seen.desired * share), 1)
     if len(loads) == IN_MINUTES and loads.max() < SCALE_IN_BELOW:
         return seen.desired - max(int(seen.desired * SCALE_IN_STEP), 1)
@@ -59,8 +57,6 @@ def predictive_scaling(seen: Observed) -> int:
     Beyond the forecast it follows the newest datapoint. AWS offers predictive scaling for EC2 and ECS and does not
     document its forecast: https://docs.aws.amazon.com/autoscaling/application/userguide/aasp-create-predictive-scaling-policy.html
     """
-    if not len(seen.invocations):
-        return seen.desired
     starts, delay = math.ceil(seen.start_s / MINUTE_S), math.ceil(seen.delay_s / MINUTE_S)
     hour = len(seen.invocations) + delay + starts - (seen.time.minute + starts) % HOUR
     peaks = [
@@ -109,12 +105,12 @@ def _growth_of_earlier_days(loads: Floats, first: int, last: int) -> float:
     return math.log((peaks / loads[at]).max())
 
 
-BUILT_IN: dict[str, Any] = {"step": step_scaling, "predictive": predictive_scaling, "growth": growth_forecast}
+BUILT_IN = {"step": step_scaling, "predictive": predictive_scaling, "growth": growth_forecast}
 
 
 @cache
-def _loaded(name: str) -> Any:
-    """Returns the function or class. Raises `UsageError`."""
+def policy_function(name: str) -> PolicyFunction:
+    """Returns a built-in function, or NAME of FILE.py. Raises `UsageError`."""
     if name in BUILT_IN:
         return BUILT_IN[name]
     path, _, attribute = name.rpartition(":")
@@ -122,21 +118,10 @@ def _loaded(name: str) -> Any:
         raise UsageError(f"--policy: got '{name}'. Give {', '.join(BUILT_IN)} or FILE.py:FUNCTION.")
     if not Path(path).is_file():
         raise UsageError(f"--policy: {path} does not exist.")
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    assert spec is not None, "it ends with .py"
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
-        return getattr(module, attribute)
+        function: PolicyFunction = runpy.run_path(path)[attribute]
     except Exception as error:
         raise UsageError(f"--policy: {name} cannot be loaded: {type(error).__name__}: {error}.") from error
-
-
-def policy_function(name: str) -> PolicyFunction:
-    """Returns a built-in function, or NAME of FILE.py. Raises `UsageError`."""
-    loaded = _loaded(name)
-    function: PolicyFunction = loaded() if isinstance(loaded, type) else loaded
     return function
 
 

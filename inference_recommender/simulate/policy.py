@@ -1,6 +1,6 @@
 """The values of a simulation: scaling policy, what it observes, timing and traffic. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal, Protocol
@@ -58,7 +58,7 @@ class Observed:
 
     time: datetime
     invocations: Floats
-    """In each minute, the oldest first. The last one is the newest that CloudWatch shows."""
+    """In each minute, the oldest first; at least one. The last one is the newest that CloudWatch shows."""
     serving: int
     """Instances."""
     desired: int
@@ -72,10 +72,8 @@ class Observed:
     """Seconds until CloudWatch shows a minute."""
 
 
-class PolicyFunction(Protocol):
-    """Decides how many instances there should be. It is asked every minute in which the fleet accepts a change."""
-
-    def __call__(self, seen: Observed) -> int: ...
+PolicyFunction = Callable[[Observed], int]
+"""Returns the desired number of instances. It is called every minute in which the fleet accepts a change."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -139,9 +139,9 @@ class FleetSimulation:
         timing: Timing,
         arrivals: Floats,
         random: Random,
-        known_capacity: float = 0.0,
+        known_capacity: float | None = None,
     ) -> None:
-        """`known_capacity` is the measured capacity per second, which a policy function knows."""
+        """`known_capacity` is the measured capacity per second, which a policy function knows; None: the curve's."""
         self.curve, self.arrivals, self._arrived = curve, arrivals, arrivals.tolist()
         self.delay = timing.metric_delay_s // MINUTE_S
         first = math.ceil(float(arrivals[0]) / policy.target_invocations_per_instance)
@@ -156,7 +156,7 @@ class FleetSimulation:
         self.schedule = scheduled(policy.scheduled_minimums, load.start, len(arrivals) * MINUTE_S)[::-1]
         self.losses = sorted(((each.at_s, each.zones) for each in load.losses), reverse=True)
         self.function = policy_function(policy.function) if policy.function else None
-        self._load, self._timing, self._known = load, timing, known_capacity
+        self._load, self._timing, self._known = load, timing, known_capacity or curve.capacity
         self._shown = np.concatenate([load.history * MINUTE_S, arrivals])
         columns = ("serving", "paid", "desired", "wait_before_s", "wait_after_s", "dropped")
         self.columns: dict[str, list[float]] = {name: [0.0] * len(arrivals) for name in columns}
@@ -217,11 +217,12 @@ class FleetSimulation:
         """Does what the policy function decides, within the bounds."""
         assert self.function is not None
         capacity, policy = self.capacity, self.capacity.policy
-        if not self.fleet.takes_changes(now_s):
+        shown = len(self._load.history) + seen + 1
+        if shown < 1 or not self.fleet.takes_changes(now_s):
             return
         observed = Observed(
             time=self._load.start + timedelta(seconds=now_s),
-            invocations=self._shown[: max(len(self._load.history) + seen + 1, 0)],
+            invocations=self._shown[:shown],
             serving=self.fleet.serving,
             desired=capacity.desired,
             capacity=self._known * MINUTE_S,

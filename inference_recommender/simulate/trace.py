@@ -21,7 +21,7 @@ import numpy as np
 
 from inference_recommender.capacity.statistics import Floats
 from inference_recommender.load_generator.time_stamps import parsed_time
-from inference_recommender.simulate.policy import TrafficLoad
+from inference_recommender.simulate.policy import TrafficLoad, TrafficSource
 from inference_recommender.simulate.tracking import MINUTE_S
 from workloads import Unavailable, UsageError
 
@@ -87,8 +87,13 @@ def parse_trace(file: str, text: str, sha256: str, name: str, fill: Fill | None 
     return Trace(name=name, sha256=sha256, start=datetime.fromtimestamp(lines[0].at_s, UTC), rates=values)
 
 
-def following(trace: Trace, before: Trace) -> Trace:
-    """Returns the trace with the one before it as its history. Raises `UsageError` if it does not follow at once."""
+def following(trace: Trace, before: TrafficSource) -> Trace:
+    """Returns the trace with the recorded one before it as its history; a shape is no history.
+
+    Raises `UsageError` if it does not follow at once.
+    """
+    if not isinstance(before, Trace):
+        return trace
     end = before.start + len(before.rates) * MINUTE
     if trace.start != end:
         raise UsageError(

@@ -38,6 +38,8 @@ class UnseenDay:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnseenResult:
     policy: Policy
+    trace: str
+    """Name of the trace that judges."""
     days: tuple[UnseenDay, ...]
     allowed_minutes: float
     """The tolerated minutes over the objective in a day."""
@@ -81,6 +83,7 @@ def judge(
     first = load.start.date().toordinal()
     return UnseenResult(
         policy=policy,
+        trace=case.traffic.name,
         allowed_minutes=case.tolerance.minutes,
         days=tuple(
             UnseenDay(

@@ -6,7 +6,7 @@ from pathlib import Path
 import onnx
 from tokenizers import Tokenizer
 
-from containers.encoder.load_engine import CUDA_FILES
+from containers.encoder.engines.load_engine import CUDA_FILES
 from containers.encoder.preprocess import Preprocessor
 from containers.encoder.row import Refusal
 from containers.encoder.tensors import tensors

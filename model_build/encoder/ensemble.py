@@ -130,7 +130,7 @@ def _model(
     )
     code = _code("engine", known) if python else {}
     if isinstance(target, CudaTarget):
-        code["cuda_engine.py"] = Path(containers.encoder.__path__[0], "cuda_engine.py")
+        code["engines/cuda_engine.py"] = Path(containers.encoder.__path__[0], "engines/cuda_engine.py")
     return TritonModel(
         config=config,
         files={**code, **graphs},
@@ -156,8 +156,8 @@ def _code(step: str, known: Settings) -> dict[str, Path | str]:
     folder = Path(containers.encoder.__path__[0])
     entry, *others = containers.encoder.MODULES[step]
     files = {"model.py": folder / entry, **{file: folder / file for file in others}}
-    if "length_groups.py" in files:
-        files["length_groups.py"] = Path(containers.length_groups.__file__)
+    if "engines/length_groups.py" in files:
+        files["engines/length_groups.py"] = Path(containers.length_groups.__file__)
     return {**files, "settings.json": known.to_json()}
 
 

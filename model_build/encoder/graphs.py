@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from containers.encoder.load_engine import CUDA_FILES
+from containers.encoder.engines.load_engine import CUDA_FILES
 from containers.encoder.settings import OTHER_PROBLEMS, Settings
 from model_build.checkpoint import Checkpoint
 from workloads import (

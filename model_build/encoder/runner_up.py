@@ -8,8 +8,8 @@ from statistics import median
 from pydantic import TypeAdapter
 from tokenizers import Tokenizer
 
-from containers.encoder import load_engine
-from containers.encoder.openvino_engine import CPUINFO, cpu_name
+from containers.encoder.engines import load_engine
+from containers.encoder.engines.openvino_engine import CPUINFO, cpu_name
 from containers.encoder.predictor import Predictor
 from containers.encoder.preprocess import Preprocessor
 from model_build.encoder.compile import compile_graphs

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from containers.encoder import load_engine
 from containers.encoder.answers import Answer as Served
 from containers.encoder.answers import answer
+from containers.encoder.engines import load_engine
 from containers.encoder.predictor import Predictor, by_window
 from containers.encoder.preprocess import Preprocessor
 from containers.encoder.row import Refusal

@@ -9,8 +9,6 @@ from pathlib import Path
 DISTRIBUTION = "transformers-in-production"
 TEMPLATES = Path(__file__).with_name("new_repository")
 PLACES = {"ci.yml": ".github/workflows/ci.yml", "gitignore": ".gitignore"}
-AWS_CDK = "2.1148.1"
-"""The CDK command line; a test compares it with package.json."""
 
 
 def create(root: Path) -> list[str]:
@@ -20,7 +18,7 @@ def create(root: Path) -> list[str]:
     from jinja2 import Environment, StrictUndefined  # Inf1's image, which imports this package, does not have it
 
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
-    facts = {"name": root.resolve().name, "version": version(DISTRIBUTION), "aws_cdk": AWS_CDK}
+    facts = {"name": root.resolve().name, "version": version(DISTRIBUTION)}
     written = []
     for template in sorted(TEMPLATES.glob("*.jinja")):
         file = root / PLACES.get(template.stem, template.stem)

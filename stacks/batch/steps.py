@@ -15,11 +15,11 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from stacks.batch.storage import BatchStorage
+from stacks.buckets_and_logs import log_group
 from stacks.ecs.fleet import EcsFleet
 from stacks.ecs.task import EcsTask
 from stacks.grants import acknowledge_policy_to_checkov, acknowledge_resources
 from stacks.model_archive import ModelArchive
-from stacks.storage import log_group
 from workloads import ScheduledBatchHosting
 
 TIME = "$.time"
@@ -62,10 +62,7 @@ class BatchSteps(Construct):
         super().__init__(scope, id)
         self._fleet, self._storage = fleet, storage
         self._group = ec2.SecurityGroup(
-            Construct(scope, "Work"),  # A part of the group's logical id: another id would replace the group.
-            "TaskGroup",
-            vpc=fleet.network.vpc,
-            description="Tasks of the batch: nobody calls them.",
+            self, "TaskGroup", vpc=fleet.network.vpc, description="Tasks of the batch. They accept no connections."
         )
         archive.grant_read(shard.role)
         for task in (shard, account):
@@ -100,6 +97,7 @@ class BatchSteps(Construct):
         accounting = self._run("Account", "Account for every row", account, command, ACCOUNT_CPU)
         answer = sfn.Chain.start(each_shard).next(accounting)
         chain = name_run.next(self._look_for_input(storage.input)).next(self._unless_missing(storage.input, answer))
+        # Other names add to the resource policy of CloudWatch Logs, whose size is limited.
         log = log_group(self, "Log", f"/aws/vendedlogs/states/{Stack.of(self).stack_name}")
         self.machine = sfn.StateMachine(
             self,

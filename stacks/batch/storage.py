@@ -6,8 +6,8 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from stacks.buckets_and_logs import private_bucket
 from stacks.grants import acknowledge, acknowledge_actions, acknowledge_resources, acknowledge_to_checkov
-from stacks.storage import private_bucket
 
 OLD_VERSIONS = Duration.days(30)
 LOGS_KEPT = Duration.days(90)

@@ -10,7 +10,7 @@ from stacks.endpoint.metrics import MINUTE, ReportedMetrics
 
 @dataclass(frozen=True, kw_only=True)
 class EcsMetrics(ReportedMetrics):
-    """The stack tells two stages of a workload apart."""
+    """Two stages of a workload report under different stacks."""
 
     stack: str = Aws.STACK_NAME
 

@@ -56,16 +56,16 @@ class SharedNetworkStack(Stack):
         self.zones, self.cidr = zones, cidr
         if caution := zones.caution():
             Annotations.of(self).add_warning_v2("network:zones", caution)
-        made = IsolatedVpc(self, cidr, {f"-{zone}": self._subnet(zone) for zone in zones.all})
-        self._parameter("VpcParameter", self.vpc_parameter, made.vpc.vpc_id)
-        for zone, subnet in zip(zones.all, made.subnets, strict=True):
+        isolated = IsolatedVpc(self, cidr, {f"-{zone}": self._subnet(zone) for zone in zones.all})
+        self._parameter("VpcParameter", self.vpc_parameter, isolated.vpc.vpc_id)
+        for zone, subnet in zip(zones.all, isolated.subnets, strict=True):
             self._parameter(f"Subnet-{zone}-Parameter", self.subnet_parameter(zone), subnet.ref)
         about = "Instances and tasks reach AWS services."
-        group = ec2.SecurityGroup(self, "EndpointGroup", vpc=made.vpc, description=about)
+        group = ec2.SecurityGroup(self, "EndpointGroup", vpc=isolated.vpc, description=about)
         group.add_ingress_rule(ec2.Peer.ipv4(cidr), ec2.Port.HTTPS, "From inside the VPC")
-        made.reach_services("S3", ENDPOINTS | (MEASURING if measured else {}), group)
-        log_flow(self, made.vpc, ec2.FlowLogTrafficType.REJECT)
-        CfnOutput(self, "VpcId", value=made.vpc.vpc_id)
+        isolated.reach_services("S3", ENDPOINTS | (MEASURING if measured else {}), group)
+        log_flow(self, isolated.vpc, ec2.FlowLogTrafficType.REJECT)
+        CfnOutput(self, "VpcId", value=isolated.vpc.vpc_id)
 
     @property
     def vpc_parameter(self) -> str:

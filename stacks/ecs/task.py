@@ -9,9 +9,9 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from stacks.buckets_and_logs import log_group
 from stacks.grants import acknowledge
 from stacks.own_image import OwnImage
-from stacks.storage import log_group
 
 LEAST_MEMORY_MIB = 512
 """Reserved memory. There is no limit, because a task has its instance to itself."""
@@ -80,7 +80,7 @@ class EcsTask(Construct):
         return self._pulled(name, command, REGION, essential=False, user="0")
 
     def _pulled(
-        self, name: str, command: Sequence[str], environment: Mapping[str, str], **keys: Any
+        self, name: str, command: Sequence[str], environment: Mapping[str, str], **properties: Any
     ) -> ecs.ContainerDefinition:
         container = self.definition.add_container(
             name,
@@ -89,7 +89,7 @@ class EcsTask(Construct):
             environment=dict(environment),
             memory_reservation_mib=LEAST_MEMORY_MIB,
             logging=ecs.LogDriver.aws_logs(stream_prefix=name, log_group=self.log),
-            **keys,
+            **properties,
         )
         granted = "The execution role has been granted the pull; CDK does not see it for an image named by its URI."
         Annotations.of(container).acknowledge_warning("@aws-cdk/aws-ecs:ecrImageRequiresPolicy", granted)

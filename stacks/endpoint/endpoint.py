@@ -15,6 +15,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
+from stacks.buckets_and_logs import log_group, private_bucket
 from stacks.endpoint.alarms import RollbackAlarms
 from stacks.endpoint.endpoint_plan import EndpointPlan
 from stacks.endpoint.metrics import VARIANT, EndpointMetrics
@@ -29,7 +30,6 @@ from stacks.grants import (
     allow,
     allow_container_telemetry,
 )
-from stacks.storage import log_group, private_bucket
 from workloads import Canary, DataCapture, EndpointUpdate, LatencyObjective, Linear, Rolling, SageMakerEndpointHosting
 from workloads.instances import has_local_storage
 

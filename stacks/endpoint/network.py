@@ -7,8 +7,8 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from stacks.buckets_and_logs import log_group
 from stacks.grants import acknowledge_resources, allow, arn_of
-from stacks.storage import log_group
 from workloads import EndpointNetwork, NewVpc
 
 INTERFACES = {
@@ -42,33 +42,33 @@ class EndpointVpc(Construct):
     def _new(self, network: NewVpc) -> tuple[list[str], list[str]]:
         zones = {str(number): zone for number, zone in enumerate(network.zone_ids)}
         subnets = {n: {"availability_zone_id": zone, "cidr_block": f"10.0.{n}.0/24"} for n, zone in zones.items()}
-        made = IsolatedVpc(self, CIDR, subnets)
+        isolated = IsolatedVpc(self, CIDR, subnets)
         group = ec2.SecurityGroup(
             self,
             "Group",
-            vpc=made.vpc,
+            vpc=isolated.vpc,
             description="Instances of the endpoint and what they call.",
             allow_all_outbound=False,
         )
         group.add_ingress_rule(group, ec2.Port.tcp(443), "The VPC endpoints take calls from the instances.")
         # To any address: S3's gateway has S3's public addresses, and no other route leads out of the subnets.
         group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "The instances call the services.")
-        self.routes = [*made.routes, *made.reach_services("Storage", INTERFACES, group)]
-        log_flow(self, made.vpc)
-        return [subnet.ref for subnet in made.subnets], [group.security_group_id]
+        self.routes = [*isolated.routes, *isolated.reach_services("Storage", INTERFACES, group)]
+        log_flow(self, isolated.vpc)
+        return [subnet.ref for subnet in isolated.subnets], [group.security_group_id]
 
 
 class IsolatedVpc:
     """A VPC below `scope` whose subnets have no route to the internet, and the associations of its route table.
 
-    `subnets` has the keys of `CfnSubnet` by the end of the subnet's id.
+    `subnets` has the properties of each `CfnSubnet`, its zone among them, by the end of its id.
     """
 
     def __init__(self, scope: Construct, cidr: str, subnets: Mapping[str, Mapping[str, Any]]) -> None:
         vpc = ec2.CfnVPC(scope, "Vpc", cidr_block=cidr, enable_dns_hostnames=True, enable_dns_support=True)
         table = ec2.CfnRouteTable(scope, "Routes", vpc_id=vpc.ref)
         # L1, because only it takes a zone's id; ec2.Vpc would look up zone names in AWS at synth.
-        self.subnets = [ec2.CfnSubnet(scope, f"Subnet{end}", vpc_id=vpc.ref, **keys) for end, keys in subnets.items()]
+        self.subnets = [ec2.CfnSubnet(scope, f"Subnet{end}", vpc_id=vpc.ref, **each) for end, each in subnets.items()]
         self.routes = [
             ec2.CfnSubnetRouteTableAssociation(scope, f"Route{end}", subnet_id=subnet.ref, route_table_id=table.ref)
             for end, subnet in zip(subnets, self.subnets, strict=True)
@@ -78,7 +78,9 @@ class IsolatedVpc:
             "Placed",
             vpc_id=vpc.ref,
             vpc_cidr_block=cidr,
-            availability_zones=list(subnets),
+            availability_zones=[
+                each.get("availability_zone_id") or each["availability_zone"] for each in subnets.values()
+            ],
             isolated_subnet_ids=[subnet.ref for subnet in self.subnets],
             isolated_subnet_route_table_ids=[table.ref] * len(subnets),
         )

@@ -25,13 +25,14 @@ class EndpointScaling(Construct):
         resource_id = f"endpoint/{endpoint_name}/variant/{VARIANT}"
         minimums = (*rules.scheduled_minimums, *autoscaling.scheduled_minimums)
         target = scalable_target(self, "sagemaker:variant:DesiredInstanceCount", resource_id, autoscaling, minimums)
-        tracked = {"": ("InvocationsPerInstance", INVOCATIONS, autoscaling.target_invocations_per_instance)}
+        per_instance = autoscaling.target_invocations_per_instance
+        tracked = [("Policy", "InvocationsPerInstance", INVOCATIONS, per_instance)]
         if (requests := rules.concurrent_requests_per_instance) is not None:
-            tracked["Concurrency"] = ("ConcurrentRequestsPerInstance", CONCURRENCY, requests)
-        for kind, (name, metric, value) in tracked.items():
+            tracked.append(("ConcurrencyPolicy", "ConcurrentRequestsPerInstance", CONCURRENCY, requests))
+        for policy_id, name, metric, value in tracked:
             track(
                 self,
-                f"{kind}Policy",
+                policy_id,
                 target,
                 name,
                 autoscaling,
@@ -75,21 +76,21 @@ def scalable_target(
 
 
 def track(
-    scope: Construct, id: str, target: scaling.CfnScalableTarget, name: str, autoscaling: Autoscaling, **keys: Any
+    scope: Construct, id: str, target: scaling.CfnScalableTarget, name: str, autoscaling: Autoscaling, **properties: Any
 ) -> None:
-    """Adds target tracking. A simulated recommendation has cooldowns in place of those of `keys`."""
+    """Adds target tracking. The cooldowns of a simulated recommendation replace those of `properties`."""
     chosen = {
         "scale_out_cooldown": autoscaling.scale_out_cooldown_s,
         "scale_in_cooldown": autoscaling.scale_in_cooldown_s,
     }
-    keys |= {key: value for key, value in chosen.items() if value is not None}
+    properties |= {name: value for name, value in chosen.items() if value is not None}
     scaling.CfnScalingPolicy(
         scope,
         id,
         policy_name=name,
         policy_type="TargetTrackingScaling",
         scaling_target_id=target.ref,
-        target_tracking_scaling_policy_configuration=Tracking(**keys),
+        target_tracking_scaling_policy_configuration=Tracking(**properties),
     )
 
 

@@ -83,7 +83,7 @@ class ReleaseImages(Construct):
             role=self._role,
             after=self._after,
             large=True,
-            privileged=True,  # Docker's daemon asks for it.
+            privileged=True,  # Docker's daemon requires it.
             cache=codebuild.Cache.local(codebuild.LocalCacheMode.DOCKER_LAYER),
             timeout=LONGEST_BUILD,
         )

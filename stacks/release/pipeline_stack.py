@@ -19,6 +19,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from stacks.buckets_and_logs import private_bucket
 from stacks.context import PRODUCTION, Options, ReleaseSource
 from stacks.context import Stage as StageName
 from stacks.ecs.measuring import project_name
@@ -28,7 +29,6 @@ from stacks.grants import acknowledge, acknowledge_policy_to_checkov, acknowledg
 from stacks.release import steps
 from stacks.release.access import ReleaseAccess, build_cache, measurements, publishing, use_of
 from stacks.release.images import ReleaseImages
-from stacks.storage import private_bucket
 from workloads import ROOT, ProjectError, Workload
 from workloads.instances import NEURON_FAMILIES
 

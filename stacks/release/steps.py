@@ -237,9 +237,9 @@ class Steps:
         return f"s3://{self._bucket}/baselines"
 
     def _step(
-        self, name: str, commands: Sequence[str], inputs: Mapping[str, Files] | None = None, **keys: Any
+        self, name: str, commands: Sequence[str], inputs: Mapping[str, Files] | None = None, **properties: Any
     ) -> CodeBuildStep:
-        return code_build_step(name, self._source, commands, additional_inputs=inputs, **keys)
+        return code_build_step(name, self._source, commands, additional_inputs=inputs, **properties)
 
 
 def code_build_step(
@@ -252,9 +252,9 @@ def code_build_step(
     large: bool = False,
     privileged: bool = False,
     spec: Mapping[str, object] | None = None,
-    **keys: Any,
+    **properties: Any,
 ) -> CodeBuildStep:
-    """Returns a step. `spec` has more of its build specification, and `keys` are those of `CodeBuildStep`."""
+    """Returns a step. `spec` adds to its build specification. `properties` are those of `CodeBuildStep`."""
     step = CodeBuildStep(
         name,
         input=source,
@@ -268,7 +268,7 @@ def code_build_step(
             compute_type=codebuild.ComputeType.LARGE if large else codebuild.ComputeType.MEDIUM,
             privileged=privileged,
         ),
-        **keys,
+        **properties,
     )
     if after is not None:
         step.add_step_dependency(after)

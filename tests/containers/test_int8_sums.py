@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from containers.encoder import onnx_engine
+from containers.encoder.engines import onnx_engine
 from containers.text2text import engine
 
 KEY = "session.x64quantprecision"

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 import model_build.__main__ as command_line
-from containers.encoder import cuda_engine, torchscript_engine
-from containers.encoder.cuda_engine import CudaEngine
+from containers.encoder.engines import cuda_engine, torchscript_engine
+from containers.encoder.engines.cuda_engine import CudaEngine
 from containers.text2text import torch_engine
 from inference_recommender.payloads import request_body
 from local_aws import machine
 from local_aws.process.model_server import ModelDidNotLoad
 from model_build import archive
-from model_build.build import build, verify_built, verify_recorded
+from model_build.execute import build, verify_built, verify_recorded
 from model_build.lint.check import lint
 from model_build.lint.finding import RuntimeContext
 from model_build.matrix import BEAMS, GENERATION, rows
@@ -77,7 +77,7 @@ def test_an_archive_is_built_without_a_gpu_and_says_that_nothing_was_compared(
     assert (artifact.runtime, artifact.precision, artifact.parity) == ("cuda", "fp32", None)
     archive.unpack(planned.archive, tmp_path / "unpacked", artifact.archive_sha256)
     files = {file.relative_to(tmp_path / "unpacked").as_posix() for file in (tmp_path / "unpacked").rglob("*.*")}
-    encoder = {"tiny_model/1/model.cuda.pt", "tiny_model/1/cuda_engine.py", "tiny_model/1/load_engine.py"}
+    encoder = {f"tiny_model/1/{name}" for name in ("model.cuda.pt", "engines/cuda_engine.py", "engines/load_engine.py")}
     t5 = {f"tiny/1/{name}" for name in ("encoder.pt", "decoder.pt", "torch_engine.py", "static_cache.py")}
     assert (t5 if "tiny/1/tokenizer.json" in files else encoder) <= files
     assert not [name for name in files if name.endswith((".onnx", ".plan"))]

@@ -1,4 +1,4 @@
-"""A repository in miniature: a real workload.toml, an artifact as a build leaves it, and app.py's stack of the two.
+"""A repository in miniature: a real workload.toml, an artifact as a build leaves it, and stacks/app.py's stack of both.
 
 It needs no build, no AWS account and no network.
 """

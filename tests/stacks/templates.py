@@ -32,7 +32,7 @@ def assert_is_snapshot(stack_name: str, text: str) -> None:
 
 
 def make_app(outdir: Path, context: Mapping[str, Any] | None = None) -> App:
-    """Returns an app as app.py makes it: without the checks of CDK, whose rules take seconds to load.
+    """Returns an app as stacks/app.py makes it: without the checks of CDK, whose rules take seconds to load.
 
     `nag_findings` has them.
     """

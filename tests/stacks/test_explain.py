@@ -33,11 +33,7 @@ class Account(SageMakerAccount):
     def __init__(self, *events: Any, **answers: Any) -> None:
         super().__init__(boto3.Session("key", "secret", region_name="us-east-1"))
         self.events = events
-        resource = {
-            "ResourceType": "AWS::ECS::Service",
-            "PhysicalResourceId": SERVICE_ARN,
-            "LogicalResourceId": "Service",
-        }
+        resource = event("CREATE_IN_PROGRESS", "Resource creation Initiated")
         log = {"ResourceType": "AWS::Logs::LogGroup", "PhysicalResourceId": "task-log", "LogicalResourceId": "Log"}
         self.answers: dict[str, Any] = {
             "describe_stacks": {"Stacks": [{"StackId": STACK_ID, "StackStatus": "ROLLBACK_COMPLETE"}]},
@@ -52,8 +48,7 @@ class Account(SageMakerAccount):
         answer = self.answers[operation]
         if isinstance(answer, Exception):
             raise answer
-        found: dict[str, Any] = answer
-        return found
+        return dict(answer)
 
     def pages(self, service: str, operation: str, key: str, **arguments: Any) -> list[Any]:
         return [*self.events]
@@ -61,12 +56,8 @@ class Account(SageMakerAccount):
 
 def service(running: int = 1, failed_tasks: int = 0, *messages: str) -> Mapping[str, Any]:
     events = [{"message": message} for message in messages]
-    return {
-        "runningCount": running,
-        "desiredCount": 1,
-        "deployments": [{"failedTasks": failed_tasks}],
-        "events": events,
-    }
+    counts = {"runningCount": running, "desiredCount": 1}
+    return {**counts, "deployments": [{"failedTasks": failed_tasks}], "events": events}
 
 
 def test_only_the_first_failures_of_the_latest_operation_count() -> None:
@@ -127,7 +118,13 @@ def test_a_service_without_its_tasks_is_explained_while_its_stack_waits(
     described = {"services": [service(running, failed_tasks, PLACEMENT)]}
     account = Account(of_stack("CREATE_IN_PROGRESS"), describe_stacks=waiting, describe_services=described)
     explanations = explain_deployment(account, "QueryIntentStack").explanations
-    assert [each.cause for each in explanations] == [KNOWN["ecs-placement"].cause] * count
+    shown = [(each.cause, each.reasons, each.status) for each in explanations]
+    assert shown == [(KNOWN["ecs-placement"].cause, (PLACEMENT,), "tasks stop or are not placed")] * count
+
+
+def test_a_service_that_is_not_created_yet_is_no_failure() -> None:
+    account = Account(describe_stack_resources={"StackResources": [event("CREATE_IN_PROGRESS", physical_id="")]})
+    assert explain_deployment(account, "QueryIntentStack").explanations == ()
 
 
 def test_a_cluster_that_is_gone_leaves_the_reason_of_the_event() -> None:

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from containers.batch.answering import BatchPredictor
 from containers.batch.source import Chunk, cut
 from containers.batch.worker import WorkerPool, answers
-from containers.encoder import goldens, load_engine
+from containers.encoder import goldens
+from containers.encoder.engines import load_engine
 from containers.encoder.predictor import Predictor as Encoder
 from containers.encoder.preprocess import Preprocessor
 from tests.containers.batch.batch_run import install, row, run, write_model, write_rows

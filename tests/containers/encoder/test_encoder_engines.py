@@ -17,10 +17,10 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from containers.encoder import load_engine
-from containers.encoder.cuda_engine import CudaEngine, CudaProgram
-from containers.encoder.engine import Engine, FixedBatch, Lanes, MixedLengths
-from containers.encoder.neuron_engine import CORES, PLACEMENT, NeuronEngine
+from containers.encoder.engines import load_engine
+from containers.encoder.engines.cuda_engine import CudaEngine, CudaProgram
+from containers.encoder.engines.engine import Engine, FixedBatch, Lanes, MixedLengths
+from containers.encoder.engines.neuron_engine import CORES, PLACEMENT, NeuronEngine
 from containers.encoder.predictor import Predictor
 from containers.encoder.row import Refusal
 from containers.encoder.settings import Settings

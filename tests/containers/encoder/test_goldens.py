@@ -13,9 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 from containers.container_errors import Unavailable
-from containers.encoder.engine import Engine, Lanes
+from containers.encoder.engines.engine import Engine, Lanes
+from containers.encoder.engines.load_engine import load as load_engine
 from containers.encoder.goldens import GOLDENS, PARITY, Deviation, ParityLimits, check, load, refusal
-from containers.encoder.load_engine import load as load_engine
 from containers.neuron.placement import variables
 from tests.builders import message_of
 from tests.containers.neuron.neuron_server import COMPILED, compile_neuron

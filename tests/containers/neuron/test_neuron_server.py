@@ -244,7 +244,7 @@ def test_a_core_that_hangs_stops_the_server_without_a_request(folder: Path, tmp_
     """Its worker answers health checks; only the device, which a probe asks, does not."""
     (tmp_path / "sitecustomize.py").write_text(
         "import os, time\n"
-        "from containers.encoder import onnx_engine\n"
+        "from containers.encoder.engines import onnx_engine\n"
         "run = onnx_engine.OnnxEngine.run\n"
         "def wait_and_run(self, tensors):\n"
         "    while os.path.exists(os.path.join(os.environ['STUCK'], str(os.getpid()))):\n"

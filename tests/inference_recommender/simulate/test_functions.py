@@ -71,17 +71,10 @@ def test_a_forecast_without_earlier_days_follows_the_load() -> None:
 
 
 def test_a_users_function_decides_within_the_bounds_while_the_fleet_accepts_changes(tmp_path: Path) -> None:
-    """A class keeps what it saw. Instances serve three minutes after their request; no change is possible before."""
+    """Instances serve three minutes after their request; no change is possible before."""
     file = tmp_path / "mine.py"
-    file.write_text(
-        "class Wants:\n"
-        "    def __init__(self): self.calls = 0\n"
-        "    def __call__(self, seen):\n"
-        "        self.calls += 1\n"
-        "        return 60 if self.calls > 1 else len(seen.invocations)\n",
-        "utf-8",
-    )
-    found = course([100.0] * 8, policy(function=f"{file}:Wants", min_capacity=2))
+    file.write_text("def wants(seen): return 60 if len(seen.invocations) > 1 else 0\n", "utf-8")
+    found = course([100.0] * 8, policy(function=f"{file}:wants", min_capacity=2))
     assert found["desired"] == [2, 2, 50, 50, 50, 50, 50, 50]
     assert found["serving"][4:] == [2, 50, 50, 50]
 
@@ -96,7 +89,7 @@ def test_a_users_function_decides_within_the_bounds_while_the_fleet_accepts_chan
         ("def wants(seen):\n    return 1.5\n", "returned 1.5 for 2026-01-05 00:01 UTC. Return a whole number"),
         ("def wants(seen):\n    return -1\n", "returned -1 for 2026-01-05 00:01 UTC. Return a whole number"),
         ("wants = (", "cannot be loaded: SyntaxError"),
-        ("", "cannot be loaded: AttributeError"),
+        ("", "cannot be loaded: KeyError"),
     ],
 )
 def test_a_function_that_fails_is_named_with_the_minute(text: str, sentence: str, tmp_path: Path) -> None:

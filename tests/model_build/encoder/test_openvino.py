@@ -8,12 +8,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from containers.encoder.engine import LacksInstructionSet
-from containers.encoder.openvino_engine import CPUINFO, check_cpu
+from containers.encoder.engines.engine import LacksInstructionSet
+from containers.encoder.engines.openvino_engine import CPUINFO, check_cpu
 from containers.encoder.settings import Settings
 from model_build import render
-from model_build.build import build, verify_built
 from model_build.encoder import openvino_graph
+from model_build.execute import build, verify_built
 from model_build.parity import GateFailed
 from tests.builders import known, message_of
 from tests.model_build.encoder.test_encoder_build import Make, edited, make, parity_of, plan_of
@@ -36,7 +36,7 @@ def test_in_fp32_every_answer_is_the_originals(make: Make, task: str) -> None:
     parity = parity_of(planned)
     assert parity.identical_answers == parity.examples == 24
     assert verify_built(planned) == parity
-    files = {file.name for file in (planned.repository / "tiny_model" / "1").iterdir()}
+    files = {file.name for file in (planned.repository / "tiny_model" / "1").rglob("*")}
     assert {"model.xml", "model.bin", "openvino_engine.py"} <= files
 
 
@@ -150,7 +150,7 @@ def test_a_cpu_without_the_instruction_set_is_refused_with_its_name(
     with pytest.raises(LacksInstructionSet, match=re.escape(message)):
         check_cpu(BF16, cpuinfo)
     check_cpu((), cpuinfo)
-    monkeypatch.setattr("containers.encoder.openvino_engine.CPUINFO", cpuinfo)
+    monkeypatch.setattr("containers.encoder.engines.openvino_engine.CPUINFO", cpuinfo)
     with pytest.raises(Unavailable) as caught:
         build(plan_of(make(), "openvino-bf16"))
     assert str(caught.value) == f"tiny for openvino-bf16 cannot be compared with the original here. {message}"

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from .settings import Settings
+from ..settings import Settings
 
 
 class TorchScriptEngine:

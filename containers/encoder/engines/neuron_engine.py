@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
+from ..settings import Settings
 from .engine import Engine, FixedBatch, Lanes
-from .settings import Settings
 
 PLACEMENT = "NEURON_PLACEMENT"
 CORES = "NEURON_RT_NUM_CORES"  # `neuron.placement` sets both

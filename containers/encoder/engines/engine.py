@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..tensors import per_token
 from .length_groups import group_by_length
-from .tensors import per_token
 
 
 class LacksInstructionSet(RuntimeError):

@@ -5,8 +5,8 @@ A runtime is imported only once it is chosen: a container has the runtime of its
 
 from pathlib import Path
 
+from ..settings import Settings
 from .engine import Engine, FixedBatch, MixedLengths
-from .settings import Settings
 
 NEURON_GRAPHS = "model.*.neuron.pt"
 TENSORRT_PLANS = "model.*.plan"

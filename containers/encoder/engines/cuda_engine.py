@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
+from ..settings import Settings
 from .engine import FixedBatch
-from .settings import Settings
 from .torchscript_engine import load_graph
 
 WARM_UPS = 3  # Runs before a capture, in which libraries allocate: an allocation cannot be captured

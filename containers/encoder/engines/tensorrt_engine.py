@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..text2text.tensorrt_plan import Cuda, Plan, find_plan
-from .settings import Settings
+from ...text2text.tensorrt_plan import Cuda, Plan, find_plan
+from ..settings import Settings
 
 
 class TensorRtEngine:

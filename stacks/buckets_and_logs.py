@@ -11,8 +11,8 @@ from constructs import Construct
 from stacks.grants import acknowledge_to_checkov
 
 
-def private_bucket(scope: Construct, id: str, key: kms.IKey | None = None, **keys: Any) -> s3.Bucket:
-    """Returns an encrypted bucket that is closed to the public. `keys` are more of `s3.Bucket`."""
+def private_bucket(scope: Construct, id: str, key: kms.IKey | None = None, **properties: Any) -> s3.Bucket:
+    """Returns an encrypted bucket that is closed to the public. `properties` are further ones of `s3.Bucket`."""
     return s3.Bucket(
         scope,
         id,
@@ -21,7 +21,7 @@ def private_bucket(scope: Construct, id: str, key: kms.IKey | None = None, **key
         bucket_key_enabled=True if key else None,
         block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
         enforce_ssl=True,
-        **keys,
+        **properties,
     )
 
 
@@ -34,6 +34,7 @@ def log_group(
     retention: logs.RetentionDays = logs.RetentionDays.ONE_MONTH,
     removal_policy: RemovalPolicy = RemovalPolicy.DESTROY,
 ) -> logs.LogGroup:
+    """Returns a log group with an expiry. Without `key` CloudWatch Logs encrypts it with its own."""
     group = logs.LogGroup(
         scope, id, log_group_name=name, encryption_key=key, retention=retention, removal_policy=removal_policy
     )

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from containers.encoder.engine import LacksInstructionSet
+from containers.encoder.engines.engine import LacksInstructionSet
 from containers.text2text.tensorrt_plan import PlanRefused
 from model_build import archive, fp32_layers, parity
 from model_build.backends import backend

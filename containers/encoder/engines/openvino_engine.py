@@ -8,8 +8,8 @@ from typing import Any
 import openvino
 from numpy.typing import NDArray
 
+from ..settings import Settings
 from .engine import LacksInstructionSet
-from .settings import Settings
 
 CPUINFO = Path("/proc/cpuinfo")
 PRECISIONS = {"fp32": "f32", "bf16": "bf16"}
