@@ -11,8 +11,10 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from aws_api.sagemaker import SageMakerAccount
+import boto3
+
 from model_build.archive import pack, unpack
 from workloads import (
     Autoscaling,
@@ -101,9 +103,11 @@ def break_archive(root: Path, workload: str) -> None:
 
 
 def show(stack: str) -> None:
-    account = SageMakerAccount()
-    scaling, name = account.client("application-autoscaling"), account.endpoint_name(stack)
-    endpoint = account.describe_endpoint(name)
+    client: Any = boto3.client
+    sagemaker, scaling = client("sagemaker"), client("application-autoscaling")
+    outputs = client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]["Outputs"]
+    (name,) = (each["OutputValue"] for each in outputs if each["OutputKey"] == "EndpointName")
+    endpoint = sagemaker.describe_endpoint(EndpointName=name)
     print(f"{name} is {endpoint['EndpointStatus']}")
     if reason := endpoint.get("FailureReason"):
         print(f"the last update failed: {reason.splitlines()[0]}")
