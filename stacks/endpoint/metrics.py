@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-from workloads.objective import CLIENT_LATENCY, METRIC_NAMESPACE, metric_dimensions
+from workloads.client_metric import CLIENT_LATENCY, METRIC_NAMESPACE, metric_dimensions
 
 VARIANT = "AllTraffic"
 MICROSECONDS_PER_MILLISECOND = 1000
