@@ -129,11 +129,11 @@ def _undecided(session: AssumedRole, problem: str) -> RequestRefused:
 SAGEMAKER = "sagemaker.amazonaws.com"
 PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
 LOGS = ("CreateLogGroup", "CreateLogStream", "PutLogEvents")
-IMAGE = re.compile(
-    r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[\w-]+)\.amazonaws\.com/(?P<repository>[\w./-]+)"
-    r"(?::(?P<tag>[\w.-]+))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
+_IMAGE = re.compile(
+    r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/(?P<name>[^:@]+)(?:[:@].*)?"
 )
-"""The URI of an image in Amazon ECR."""
+
+log = logging.getLogger(__name__)
 
 
 def read_object(url: str) -> ApiCall:
@@ -159,8 +159,8 @@ class ServiceRoles:
                 f'"{SAGEMAKER}". Also ensure that the role has "s3:GetObject" permissions and that the object is '
                 f"located in {self._scope.region}."
             )
-        if found := IMAGE.fullmatch(image):
-            repository = f"arn:aws:ecr:{found['region']}:{found['account']}:repository/{found['repository']}"
+        if found := _IMAGE.fullmatch(image):
+            repository = f"arn:aws:ecr:{found['region']}:{found['account']}:repository/{found['name']}"
             pull = [("ecr:GetAuthorizationToken", "*"), *((action, repository) for action in PULL)]
             if denial := self._first_denied(role_arn, operation, self._permissions(pull)):
                 action = denial.action.removeprefix("ecr:")
