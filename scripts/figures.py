@@ -19,18 +19,18 @@ from workloads import ROOT
 PACKAGES = ("workloads", "aws_api", "model_build", "inference_recommender", "stacks", "containers", "local_aws")
 BUDGETS = {
     "inference_recommender": 19_450,
-    "model_build": 13_140,
+    "model_build": 13_320,
     "local_aws": 8_463,
     "containers": 6_982,
     "aws_api": 1_336,
     "stacks": 7_040,
     "workloads": 3_940,
-    "benchmarks": 4_340,
+    "benchmarks": 4_370,
     "scripts": 3_849,
-    "tests": 52_040,
+    "tests": 51_704,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
-PRODUCTION_LINES = 68_010
+PRODUCTION_LINES = 68_200
 SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
 
