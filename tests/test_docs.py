@@ -68,12 +68,16 @@ def commands(text: str) -> Iterator[list[str]]:
 TYPED = [words for page in PAGES for block in blocks(page, "sh") for words in commands(block.text)]
 
 
-class Parsed(Exception):
+class Parsed(SystemExit):
     """Ends a program as soon as its arguments are parsed."""
 
 
 def refusal(program: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
-    """Runs a program's own parser, and returns what it says against the arguments: nothing if it takes them."""
+    return refusal_of(lambda: PROGRAMS[program](arguments), monkeypatch)
+
+
+def refusal_of(start: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> str:
+    """Runs a program's own parser, and returns what it says against its arguments: nothing if it takes them."""
     parse_args = argparse.ArgumentParser.parse_args
 
     def parse_only(self: argparse.ArgumentParser, *args: object) -> None:
@@ -84,7 +88,7 @@ def refusal(program: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch)
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-            PROGRAMS[program](arguments)
+            start()
     except Parsed:
         return ""
     except SystemExit:

@@ -163,10 +163,3 @@ def test_other_measurements_are_only_in_the_runs_folder(
     (run_folder,) = (tmp_path / "runs").iterdir()
     rows: list[Mapping[str, str]] = [json.loads(LONGER)] if "--payloads" in more else [*folder.payloads()]
     assert read_payloads(run_folder / "payloads.tar.gz") == request_bodies([dict(row) for row in rows])
-
-
-def test_a_batch_has_no_latency_objective(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_generator, "load_artifact", lambda root, workload, target: an_artifact())
-    assert cli.err("run", "duplicates", "--url", "http://127.0.0.1:9").startswith(
-        "workloads/duplicates/workload.toml: objective: is a throughput"
-    )

@@ -1,6 +1,7 @@
 """The report of an experiment: fleet and cost of each cell, the front, and ratios to a baseline."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from inference_recommender.measurement import Measurement
 from inference_recommender.report.document import Report
 from inference_recommender.report.inputs import FolderInputs
 from inference_recommender.report.page import page
-from tests.builders import a_provenance
+from tests.builders import a_measurement, a_provenance
 from workloads import LatencyPercentiles, Workload, load_workload
 
 ANSWERS = load_workload("question_answering").workload
@@ -26,19 +27,15 @@ BASE = Cell(variant="inf1-data-parallel", instance_type="ml.inf1.xlarge")
 def measured(
     variant: str, instance_type: str, rate: float | None, latency_ms: float | None, **fields: object
 ) -> Measurement:
-    return Measurement.model_validate(
-        {
-            "instance_type": instance_type,
-            "variant": variant,
-            "endpoint_name": f"{variant}-{instance_type}",
-            "closed_loop_invocations_per_minute": rate,
-            "model_latency_ms": latency_ms,
-            "percentile": "P99",
-            "percentiles_ms": LatencyPercentiles(p50=3.0, p95=latency_ms and latency_ms - 1, p99=latency_ms),
-            "price_per_hour_usd": PRICES.get(instance_type),
-            **fields,
-        }
-    )
+    members: dict[str, Any] = {
+        "variant": variant,
+        "instance_type": instance_type,
+        "model_latency_ms": latency_ms,
+        "percentile": "P99",
+        "percentiles_ms": LatencyPercentiles(p50=3.0, p95=latency_ms and latency_ms - 1, p99=latency_ms),
+        "price_per_hour_usd": PRICES.get(instance_type),
+    }
+    return a_measurement(rate, **{**members, **fields})
 
 
 DATA_PARALLEL = measured("inf1-data-parallel", "ml.inf1.xlarge", 60_000.0, 9.0)
