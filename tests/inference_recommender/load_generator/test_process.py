@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,10 @@ import psutil
 import pytest
 
 from inference_recommender.load_generator import process
-from inference_recommender.load_generator.load_plan import LoadPlan, Phase, TrafficPattern
+from inference_recommender.load_generator.load_plan import LoadPlan, Phase, Share, TrafficPattern
 from inference_recommender.load_generator.process import GeneratorProcess, generate
 from inference_recommender.load_generator.records import SentRequests
+from inference_recommender.load_generator.summary import merge
 from inference_recommender.payloads import payload_archive
 from tests.builders import known
 from tests.inference_recommender.server import serving
@@ -116,3 +118,35 @@ def test_a_real_run_sends_each_request_once_and_its_outcome_is_read_back(tmp_pat
     assert outcome.summary["invocations"] == len(requests) + len(requests.unfinished_intended_s) == len(server.seen)
     assert (requests.errors, server.connections) == (0, 4)
     assert (np.sort(requests.sent_s)[4:] >= requests.finished_s[:-4]).all(), "four users, one open request each"
+
+
+def test_two_real_generators_share_the_users_and_merge_to_one_result(tmp_path: Path) -> None:
+    """Takes the time of two Python starts, and of the full second in which both must have sent."""
+
+    def run_until(generator: GeneratorProcess, start_s: float) -> None:
+        for event in generator.events():
+            if event.get("start_s", 0) >= start_s:
+                return
+
+    with serving() as server, ExitStack() as running:
+        plan = _plan(tmp_path, server.url)
+        shares = [plan.model_copy(update={"share": Share(index=index, of=2)}) for index in range(2)]
+        generators = [
+            running.enter_context(GeneratorProcess(share, tmp_path / str(index))) for index, share in enumerate(shares)
+        ]
+        for generator in generators:
+            run_until(generator, 2.0)
+        for generator in generators:
+            generator.request_stop()
+        outcomes = [generator.outcome() for generator in generators]
+    merged = merge(outcomes, plan, tmp_path / "merged")
+    assert server.connections == 4, "two of four users each"
+    assert sum(outcome.summary["invocations"] for outcome in outcomes if outcome.summary) == len(server.seen)
+    assert merged.summary is not None
+    assert (merged.summary["generators"], merged.summary["ended"]) == (2, "stopped")
+    start, end = merged.summary["started_at"], merged.summary["started_at"] + merged.summary["duration_s"]
+    shared = 0
+    for outcome in outcomes:
+        finished_at = SentRequests.read(outcome.records).finished_s + known(outcome.summary)["started_at"]
+        shared += int(((finished_at >= start) & (finished_at < end)).sum())
+    assert merged.summary["invocations"] == shared == len(SentRequests.read(merged.records)) > 0
