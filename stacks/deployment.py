@@ -25,9 +25,8 @@ def sized(
 ) -> Candidate:
     """Returns the recommended fleet, of at least `min_instances`, or one `instance_type` without a recommendation."""
     if recommendation is None or (chosen := recommendation.recommended) is None:
-        return Candidate(
-            instance_type=str(instance_type), instance_count=1, meets_objective=False, reason="Unmeasured."
-        )
+        reason = "To be measured."
+        return Candidate(instance_type=str(instance_type), instance_count=1, meets_objective=False, reason=reason)
     autoscaling = chosen.autoscaling if autoscaled else None
     if autoscaling is not None:
         bounds = {key: max(getattr(autoscaling, key), min_instances) for key in ("min_capacity", "max_capacity")}
