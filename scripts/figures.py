@@ -18,8 +18,8 @@ from workloads import ROOT
 
 PACKAGES = ("workloads", "aws_api", "model_build", "inference_recommender", "stacks", "containers", "local_aws")
 BUDGETS = {
-    "inference_recommender": 19_450,
-    "model_build": 13_320,
+    "inference_recommender": 19_451,
+    "model_build": 13_372,
     "local_aws": 8_463,
     "containers": 6_982,
     "aws_api": 1_336,
@@ -27,10 +27,10 @@ BUDGETS = {
     "workloads": 3_940,
     "benchmarks": 4_370,
     "scripts": 3_849,
-    "tests": 51_830,
+    "tests": 51_853,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
-PRODUCTION_LINES = 68_200
+PRODUCTION_LINES = 68_279
 SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
 
@@ -185,7 +185,7 @@ def figures() -> Iterator[Figure]:
     yield Figure("production lines", lines.total() - lines["tests"], PRODUCTION_LINES)
     yield from (Figure(f"lines of {package}", lines[package], budget) for package, budget in BUDGETS.items())
     pages = [*tracked("docs/*.md"), ROOT / "README.md"]
-    yield Figure("Markdown lines in README and docs", sum(map(_lines, pages)), 1_960)
+    yield Figure("Markdown lines in README and docs", sum(map(_lines, pages)), 2_002)
     yield Figure("lines of benchmarks/RESULTS.md", _lines(ROOT / "benchmarks" / "RESULTS.md"), 355)
     graph = import_graph(ROOT, product)
     reached = [name for name in closure(graph, "inference_recommender.cli.run") if not name.startswith("workloads")]

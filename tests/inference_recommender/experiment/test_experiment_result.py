@@ -85,11 +85,11 @@ def test_cells_compare_by_throughput_p95_and_cost() -> None:
 
 
 def test_the_front_is_of_throughput_if_a_price_is_unknown() -> None:
-    report = reported(DATA_PARALLEL, LARGE, PIPELINE, measured("inf2", "ml.trn1.32xlarge", 150_000.0, 4.0))
+    report = reported(DATA_PARALLEL, LARGE, PIPELINE, measured("inf2", "ml.trn1n.32xlarge", 150_000.0, 4.0))
     assert ["P" in str(row["mark"]) for row in report.tables[0].rows] == [False, True, False, True]
     assert any("latency and invocations per minute" in note for note in report.notes)
-    no_price = "The job reported no price, and prices.json has none for ml.trn1.32xlarge in us-east-1."
-    assert f"ml.trn1.32xlarge: {no_price}" in report.notes
+    no_price = "The job reported no price, and prices.json has none for ml.trn1n.32xlarge in us-east-1."
+    assert f"ml.trn1n.32xlarge: {no_price}" in report.notes
 
 
 @pytest.mark.parametrize(

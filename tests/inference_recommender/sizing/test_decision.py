@@ -243,11 +243,11 @@ def test_the_cheapest_that_meets_the_objective_is_recommended_and_unknown_costs_
             "Amazon SageMaker pricing, Hosting, on demand, us-east-1, 2026-11-20.",
         ),
         (
-            "ml.trn1.32xlarge",
+            "ml.trn1n.32xlarge",
             0.0,
             None,
             None,
-            "The job reported no price, and prices.json has none for ml.trn1.32xlarge in us-east-1.",
+            "The job reported no price, and prices.json has none for ml.trn1n.32xlarge in us-east-1.",
         ),
         (
             "ml.g5.xlarge",

@@ -137,7 +137,13 @@ def test_the_server_gets_the_workloads_serving_and_the_targets_placement() -> No
 
 
 CELLS = [(row.model_type, row.task) for row in rows() if "inf1" in row.targets]
-QUICK = {("distilbert", "text-classification"), ("electra", "token-classification"), ("bert", "text-pair-scoring")}
+QUICK = {
+    ("distilbert", "text-classification"),
+    ("mpnet", "question-answering"),
+    ("albert", "text-classification"),
+    ("electra", "token-classification"),
+    ("bert", "text-pair-scoring"),
+}
 
 
 def traced(network: bert.Bert, tensors: Any) -> Any:
