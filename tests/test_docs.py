@@ -24,6 +24,7 @@ import inference_recommender.load_generator.__main__ as load_generator
 import local_aws.__main__ as account
 import model_build.__main__ as build
 import stacks.__main__ as stacks
+from inference_recommender.output import COMMANDS
 from workloads import ROOT, load_workload, workload_names
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -140,7 +141,7 @@ def test_the_commands_in_a_real_output_are_commands(page: Path, monkeypatch: pyt
 def test_every_command_is_in_the_table() -> None:
     page = (ROOT / "docs" / "commands.md").read_text("utf-8")
     described = set(re.findall(r"^\| `python -m (\w+) ([a-z-]+)`", page, re.M))
-    commands = {("inference_recommender", name) for name in recommender.COMMANDS}
+    commands = {("inference_recommender", name) for name in COMMANDS}
     assert described == commands | {("model_build", name) for name in build.COMMANDS} | {
         ("stacks", name) for name in ("preflight", "explain")
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from inference_recommender.cli import arguments, deployed
+from inference_recommender.cli import deployed
 from inference_recommender.cli import run as run_command
 from inference_recommender.measure import start_stages
 from tests.builders import a_candidate, a_provenance, a_recommendation, an_artifact
@@ -33,7 +33,7 @@ def an_account(*logs: str) -> DeployedAccount:
 @pytest.fixture
 def folder(workloads_copy: Path, monkeypatch: pytest.MonkeyPatch) -> WorkloadFolder:
     found = load_workload("spellcheck", workloads_copy)
-    monkeypatch.setattr(arguments, "deployed_workload", lambda *_: found)
+    monkeypatch.setattr(run_command, "workload_to_measure", lambda *_: found)
     return found
 
 

@@ -8,7 +8,7 @@ import pytest
 import tomllib
 
 from aws_api.service_model import problems
-from inference_recommender.__main__ import COMMANDS
+from inference_recommender.output import COMMANDS
 from tests.inference_recommender.conftest import Cli
 from workloads import ROOT
 

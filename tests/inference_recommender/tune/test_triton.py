@@ -15,7 +15,7 @@ from inference_recommender.tune.race import ConfigurationRefused, EndReason, Rac
 from inference_recommender.tune.space import ServingConfiguration, own
 from inference_recommender.tune.triton import TunedTriton, overridden
 from local_aws.process.triton import TritonServer
-from model_build.build import build
+from model_build.execute import build
 from model_build.plan import plan
 from tests.builders import known
 from tests.inference_recommender.conftest import Cli

@@ -17,10 +17,10 @@ from containers.encoder.preprocess import Preprocessor
 from inference_recommender.payloads import request_body
 from local_aws.process.triton import TritonServer
 from model_build import matrix
-from model_build.build import build
 from model_build.checkpoint import Checkpoint, read
 from model_build.checkpoint.families import FAMILIES
 from model_build.encoder import bert, export, graphs, verify
+from model_build.execute import build
 from model_build.parity import ParityFailed
 from model_build.plan import BuildPlan, plan
 from model_build.triton.repository import version_folder

@@ -11,7 +11,7 @@ from inference_recommender.kserve import content_type, encode
 from inference_recommender.payloads import tensors
 from local_aws.process.triton import TritonServer
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
-from model_build.build import build
+from model_build.execute import build
 from model_build.plan import BuildPlan, plan
 from tests.model_build.miniatures import tiny_bert
 from tests.quick_triton import over_tcp, start_triton
