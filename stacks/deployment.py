@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from stacks.fitness import InstanceChoice, not_offered, outside_zones, unfit, zone_warnings
 from stacks.workload_stack import NotMeasured, SynthWarning, WorkloadStackProps, refuse
 from workloads import (
-    Autoscaling,
     BatchRecommendation,
     Candidate,
     EcsServiceHosting,
@@ -18,23 +17,59 @@ from workloads import (
     WorkloadFolder,
 )
 
+NOT_RECOMMENDED = "recommendation: its recommended is null. Measure other instance types, or change the objective."
+
+
+def sized(
+    recommendation: Recommendation | None, instance_type: str | None, min_instances: int, *, autoscaled: bool = True
+) -> Candidate:
+    """Returns the recommended fleet, of at least `min_instances`, or one `instance_type` without a recommendation."""
+    if recommendation is None or (chosen := recommendation.recommended) is None:
+        reason = "To be measured."
+        return Candidate(instance_type=str(instance_type), instance_count=1, meets_objective=False, reason=reason)
+    autoscaling = chosen.autoscaling if autoscaled else None
+    if autoscaling is not None:
+        bounds = {key: max(getattr(autoscaling, key), min_instances) for key in ("min_capacity", "max_capacity")}
+        autoscaling = autoscaling.model_copy(update=bounds)
+    count = max(chosen.instance_count or 1, min_instances)
+    return chosen.model_copy(update={"instance_count": count, "autoscaling": autoscaling})
+
+
+def problems_of_size(
+    recommendation: Recommendation | None, instance_type: str | None, archive_sha256: str, *, autoscaled: bool
+) -> Iterator[str]:
+    """Yields why a construct cannot derive the size of its fleet from its arguments."""
+    if recommendation is None:
+        if instance_type is None:
+            yield "recommendation: got None. Pass a recommendation, or the instance_type of one instance to measure."
+        return
+    if recommendation.archive_sha256 != archive_sha256:
+        yield (
+            f"recommendation: was measured on the archive {recommendation.archive_sha256[:12]}…, but archive is "
+            f"{archive_sha256[:12]}…. Measure this archive, or pass an instance_type and no recommendation."
+        )
+    if (chosen := recommendation.recommended) is None:
+        yield NOT_RECOMMENDED
+        return
+    if instance_type not in (None, chosen.instance_type):
+        yield (
+            f"instance_type: got '{instance_type}', but the recommendation is for {chosen.instance_type}. Leave "
+            "instance_type out."
+        )
+    numbers = {"instance_count": chosen.instance_count, **({"autoscaling": chosen.autoscaling} if autoscaled else {})}
+    if missing := [f"recommended.{key}" for key, value in numbers.items() if value is None]:
+        yield f"recommendation: {' and '.join(missing)}: null. Measure again."
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Deployment:
+    """`recommendation`, `instance_type`, `min_instances` and `autoscaled` are arguments of the constructs."""
+
+    recommendation: Recommendation | None
     instance_type: str
-    instance_count: int
-    environment: dict[str, str]
-    autoscaling: Autoscaling | None
-    recommended: Candidate | None
+    min_instances: int
+    autoscaled: bool
     warnings: tuple[SynthWarning, ...]
-
-    @property
-    def least_instances(self) -> int:
-        return self.autoscaling.min_capacity if self.autoscaling else self.instance_count
-
-    @property
-    def most_instances(self) -> int:
-        return self.autoscaling.max_capacity if self.autoscaling else self.instance_count
 
 
 def plan_deployment(props: WorkloadStackProps, region: str | None, least_in_production: int = 2) -> Deployment:
@@ -44,13 +79,11 @@ def plan_deployment(props: WorkloadStackProps, region: str | None, least_in_prod
     chosen = recommendation.recommended if recommendation is not None else None
     choice = _instance_type(props, chosen)
     refuse(problems_of_hardware(props, choice, region))
-    least = least_in_production if props.options.in_production else 1
     return Deployment(
+        recommendation=recommendation,
         instance_type=choice.instance_type,
-        instance_count=max(chosen.instance_count or 1, least) if chosen else 1,
-        environment=chosen.environment if chosen else {},
-        autoscaling=_autoscaling(chosen, least) if props.options.autoscaling == "on" else None,
-        recommended=chosen,
+        min_instances=least_in_production if props.options.in_production else 1,
+        autoscaled=props.options.autoscaling == "on",
         warnings=(*unused, *warnings, *_fleet_warnings(props, choice, region)),
     )
 
@@ -158,17 +191,6 @@ def _instance_type(props: WorkloadStackProps, chosen: Candidate | None) -> Insta
         target = folder.workload.variant(folder.workload.hosting.target).target
         key, file, instance_type = f"targets.{target}.instance_types", folder.file, folder.workload.instance_types[0]
     return InstanceChoice(instance_type=instance_type, file=file, key=key)
-
-
-def _autoscaling(chosen: Candidate | None, least: int) -> Autoscaling | None:
-    if chosen is None or chosen.autoscaling is None:
-        return None
-    return chosen.autoscaling.model_copy(
-        update={
-            "min_capacity": max(chosen.autoscaling.min_capacity, least),
-            "max_capacity": max(chosen.autoscaling.max_capacity, least),
-        }
-    )
 
 
 def _sizing_objective(objective: LatencyObjective) -> str:

@@ -1,4 +1,4 @@
-"""Container images in Amazon ECR: that of hosting.image_uri, else the image of containers/ by its digest."""
+"""Container images in private Amazon ECR: one that a user names, or that of containers/ by its digest."""
 
 import re
 from dataclasses import dataclass
@@ -20,31 +20,44 @@ _ECR_URI = re.compile(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EcrImage:
-    account: str
-    region: str
-    repository: str
-    uri: str
+    """The URI of an image, and its repository. An image asset has both: `image_uri` and `repository`."""
 
-    def import_repository(self, scope: Construct) -> ecr.IRepository:
-        arn = arn_of(scope, "ecr", "repository", self.repository, account=self.account, region=self.region)
-        return ecr.Repository.from_repository_attributes(
-            scope, "Repository", repository_name=self.repository, repository_arn=arn
-        )
+    repository: ecr.IRepository
+    uri: str
+    host_ami: str | None = None
+    """The InferenceAmiVersion of an endpoint's instances; None is SageMaker's default."""
+
+    @classmethod
+    def from_uri(
+        cls, scope: Construct, id: str, uri: str, *, host_ami: str | None = None, key: str | None = None
+    ) -> "EcrImage":
+        """Imports an image. `key` is what the error calls `uri`. Raises `UsageError` for another registry."""
+        if (match := _ECR_URI.fullmatch(uri)) is None:
+            raise UsageError(
+                f"{key or f'{scope.node.path}/{id}: uri'}: got '{uri}', but AWS pulls from private Amazon ECR "
+                "only: <account>.dkr.ecr.<region>.amazonaws.com/<repository>:<tag> (or @sha256:<digest>). "
+                "Push the image there first."
+            )
+        return cls(repository=import_repository(scope, id, **match.groupdict()), uri=uri, host_ami=host_ami)
+
+    def grant_pull(self, role: iam.Role) -> None:
+        self.repository.grant_pull(role)
+        acknowledge_resources(role, ["*"], "ecr:GetAuthorizationToken is an action on no resource.")
+
+
+def import_repository(scope: Construct, id: str, *, account: str, region: str, repository: str) -> ecr.IRepository:
+    arn = arn_of(scope, "ecr", "repository", repository, account=account, region=region)
+    return ecr.Repository.from_repository_attributes(scope, id, repository_name=repository, repository_arn=arn)
 
 
 class OwnImage(Construct):
-    """`uri` to run. A missing image of containers/ is an error of the stack, except on the local account."""
+    """`image` to run. A missing image of containers/ is an error of the stack, except on the local account."""
 
     def __init__(self, scope: Construct, id: str, *, uri: str | None, kind: str, workload: WorkloadStackProps) -> None:
         super().__init__(scope, id)
         self._kind, self._workload = kind, workload
-        image = self._ours() if uri is None else _named(uri, workload)
-        self.uri = image.uri
-        self._repository = image.import_repository(self)
-
-    def grant_pull(self, role: iam.Role) -> None:
-        self._repository.grant_pull(role)
-        acknowledge_resources(role, ["*"], "ecr:GetAuthorizationToken is an action on no resource.")
+        key = f"{workload.folder.file}: hosting.image_uri"
+        self.image = self._ours() if uri is None else EcrImage.from_uri(self, "Repository", uri, key=key)
 
     def _ours(self) -> EcrImage:
         stack, kind = Stack.of(self), self._kind
@@ -60,7 +73,8 @@ class OwnImage(Construct):
         # Other regions have a replica in the stack's own account.
         account = released_in if fitting and released_in and fitting.region == stack.region else stack.account
         uri = f"{account}.dkr.ecr.{stack.region}.{Aws.URL_SUFFIX}/{repository}{version}"
-        return EcrImage(account=account, region=stack.region, repository=repository, uri=uri)
+        name = {"account": account, "region": stack.region, "repository": repository}
+        return EcrImage(repository=import_repository(self, "Repository", **name), uri=uri)
 
     def _why_not(self, built: own_images.OwnImage | None, content: str) -> str | None:
         """Returns why there is no image of what containers/ has now, where the stack is deployed to."""
@@ -88,13 +102,3 @@ class OwnImage(Construct):
         else:
             text = f"{file}: {why} Build and push it with {build}, or set hosting.image_uri to an image of your own."
             Annotations.of(self).add_error(text)
-
-
-def _named(uri: str, workload: WorkloadStackProps) -> EcrImage:
-    if (match := _ECR_URI.fullmatch(uri)) is None:
-        raise UsageError(
-            f"{workload.folder.file}: hosting.image_uri: got '{uri}', but AWS pulls from private Amazon ECR "
-            "only: <account>.dkr.ecr.<region>.amazonaws.com/<repository>:<tag> (or @sha256:<digest>). "
-            "Push the image there first."
-        )
-    return EcrImage(**match.groupdict(), uri=uri)

@@ -57,6 +57,11 @@ def refuse(findings: Iterable[ProjectError | SynthWarning]) -> tuple[SynthWarnin
     return tuple(finding for finding in all_findings if isinstance(finding, SynthWarning))
 
 
+def refuse_arguments(construct: Construct, problems: Iterable[str]) -> None:
+    """Raises `UsageError` with a line for each problem of the construct's arguments."""
+    refuse(UsageError(f"{construct.node.path}: {problem}") for problem in problems)
+
+
 def add_warnings(stack: Stack, warnings: Iterable[SynthWarning]) -> None:
     for warning in warnings:
         Annotations.of(stack).add_warning_v2(warning.id, warning.text)

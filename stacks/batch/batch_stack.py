@@ -54,8 +54,10 @@ class ScheduledBatchStack(Stack):
         refuse(problems_of_hardware(props, shards.choice, region_of(self)))
         runs_on = machine(shards.choice.file, shards.choice.instance_type)
         network = PrivateNetwork(self, "Network", workload=workload, shared=shared)
-        fleet = EcsFleet(self, "Fleet", network=network, machine=runs_on, max_instances=shards.count)
-        image = OwnImage(self, "Image", uri=hosting.image_uri, kind=runs_on.kind, workload=props)
+        fleet = EcsFleet(
+            self, "Fleet", vpc=network.vpc, subnets=network.subnets, machine=runs_on, max_instances=shards.count
+        )
+        image = OwnImage(self, "Image", uri=hosting.image_uri, kind=runs_on.kind, workload=props).image
         task = partial(EcsTask, self, workload=workload.name, image=image, key=key)
         steps = BatchSteps(
             self,

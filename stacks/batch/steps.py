@@ -62,7 +62,7 @@ class BatchSteps(Construct):
         super().__init__(scope, id)
         self._fleet, self._storage = fleet, storage
         self._group = ec2.SecurityGroup(
-            self, "TaskGroup", vpc=fleet.network.vpc, description="Tasks of the batch. They accept no connections."
+            self, "TaskGroup", vpc=fleet.vpc, description="Tasks of the batch. They accept no connections."
         )
         archive.grant_read(shard.role)
         for task in (shard, account):
@@ -140,7 +140,7 @@ class BatchSteps(Construct):
             launch_target=tasks.EcsEc2LaunchTarget(
                 capacity_provider_options=capacity, placement_constraints=fleet.alone
             ),
-            subnets=fleet.network.subnets,
+            subnets=fleet.subnets,
             security_groups=[self._group],
             container_overrides=[override],
             result_path=sfn.JsonPath.DISCARD,

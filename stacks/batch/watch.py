@@ -8,7 +8,7 @@ from constructs import Construct
 
 from stacks.batch.steps import BatchSteps
 from stacks.context import Options
-from stacks.ecs.metrics import EcsMetrics
+from stacks.ecs.metrics import BatchMetrics
 from stacks.paging import Paging
 from stacks.widgets import HOURS_PER_DAY, graph, limit_line
 from workloads import ThroughputObjective
@@ -33,7 +33,7 @@ class BatchWatch(Construct):
         own_key: bool,
     ) -> None:
         super().__init__(scope, id)
-        self._steps, self._objective, self._metrics = steps, objective, EcsMetrics(workload=workload)
+        self._steps, self._objective, self._metrics = steps, objective, BatchMetrics(workload=workload)
         alarms = [*self._alarms(deadline_hours), *([self._absent(deadline_hours)] if daily else [])]
         self.paging = Paging(self, "Paging", workload=workload, alarms=alarms, options=options, own_key=own_key)
         self._dashboard()
@@ -53,7 +53,7 @@ class BatchWatch(Construct):
         yield self._alarm("Failed", ended, 1, text)
         text = f"A run took more than {deadline_hours} hours and was stopped. Its answers are kept."
         yield self._alarm("Late", machine.metric_timed_out(period=period), 1, text)
-        rate = self._metrics.rows_per_second().with_(period=Duration.hours(1))
+        rate = self._metrics.metric_rows_per_second().with_(period=Duration.hours(1))
         text = f"A run was slower than the objective, {limit:,g} rows a second."
         yield self._alarm("Slow", rate, limit, text, BELOW)
 
@@ -97,10 +97,10 @@ class BatchWatch(Construct):
             _bars("Duration of a run (ms)", machine.metric_time(period=day, statistic="Maximum")),
         )
         dashboard.add_widgets(
-            _bars("Rows per second", metrics.rows_per_second().with_(period=day), limit=limit),
+            _bars("Rows per second", metrics.metric_rows_per_second().with_(period=day), limit=limit),
             _bars(
                 "Rows, and bad ones",
-                *(metric.with_(period=day) for metric in (metrics.rows(), metrics.bad_rows())),
+                *(metric.with_(period=day) for metric in (metrics.metric_rows(), metrics.metric_bad_rows())),
             ),
         )
 

@@ -6,14 +6,13 @@ ECS does not schedule Neuron chips, so each task has an instance of its own: it 
 from dataclasses import dataclass
 from pathlib import Path
 
-from aws_cdk import Duration, Size
+from aws_cdk import Duration, Size, Tags
 from aws_cdk import aws_autoscaling as autoscaling
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.ecs.shared_network import PrivateNetwork
 from stacks.grants import acknowledge, acknowledge_actions, acknowledge_policy_to_checkov, acknowledge_resources
 from workloads import UsageError
 from workloads.instances import family, instance_shape
@@ -40,12 +39,12 @@ class Machine:
     devices: tuple[str, ...]
 
 
-def machine(file: Path, instance_type: str) -> Machine:
-    """Raises `UsageError` for a type that is not known. `file` is the one that names the type."""
+def machine(place: Path | str, instance_type: str) -> Machine:
+    """Raises `UsageError` for a type that is not known. `place` is the file or the construct that names the type."""
     shape = instance_shape(instance_type)
     if shape is None or instance_type.split(".")[0] not in FAMILIES:
         raise UsageError(
-            f"{file}: {instance_type}: its vCPUs and chips are unknown. Use a size of {', '.join(FAMILIES)}, in EC2's "
+            f"{place}: {instance_type}: its vCPUs and chips are unknown. Use a size of {', '.join(FAMILIES)}, in EC2's "
             "notation (inf1.6xlarge)."
         )
     return Machine(
@@ -60,14 +59,19 @@ class EcsFleet(Construct):
     """`cluster`, `strategy` and `alone` (placement constraints) for a task, and the `cpu` units it has to reserve."""
 
     def __init__(
-        self, scope: Construct, id: str, *, network: PrivateNetwork, machine: Machine, max_instances: int
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        vpc: ec2.IVpc,
+        subnets: ec2.SubnetSelection | None,
+        machine: Machine,
+        max_instances: int,
     ) -> None:
         super().__init__(scope, id)
-        self._max_instances, self.network, self.machine = max_instances, network, machine
+        self._max_instances, self.vpc, self.subnets, self.machine = max_instances, vpc, subnets, machine
         self.cpu = machine.vcpus * UNITS_PER_VCPU
-        self.cluster = ecs.Cluster(
-            self, "Cluster", vpc=network.vpc, container_insights_v2=ecs.ContainerInsights.ENABLED
-        )
+        self.cluster = ecs.Cluster(self, "Cluster", vpc=vpc, container_insights_v2=ecs.ContainerInsights.ENABLED)
         self.group = self._group()
         self.provider = ecs.AsgCapacityProvider(
             self,
@@ -99,8 +103,8 @@ class EcsFleet(Construct):
         group = autoscaling.AutoScalingGroup(
             self,
             "Instances",
-            vpc=self.network.vpc,
-            vpc_subnets=self.network.subnets,
+            vpc=self.vpc,
+            vpc_subnets=self.subnets,
             launch_template=self._launch_template(),
             min_capacity=0,
             max_capacity=self._max_instances,
@@ -113,13 +117,13 @@ class EcsFleet(Construct):
         closed = ec2.SecurityGroup(
             self,
             "InstanceGroup",
-            vpc=self.network.vpc,
+            vpc=self.vpc,
             description="Instances: nobody calls them; tasks have their own.",
         )
         user_data = ec2.UserData.for_linux()
         user_data.add_commands(NO_INSTANCE_ROLE_FOR_TASKS)
         kind = ecs.AmiHardwareType.NEURON if self.machine.devices else ecs.AmiHardwareType.STANDARD
-        return ec2.LaunchTemplate(
+        template = ec2.LaunchTemplate(
             self,
             "LaunchTemplate",
             machine_image=ecs.EcsOptimizedImage.amazon_linux2023(kind),
@@ -139,3 +143,6 @@ class EcsFleet(Construct):
                 )
             ],
         )
+        # CDK names instances by the template's path. Like logical ids, the name leaves out ids "Default".
+        Tags.of(template).add("Name", template.node.path.replace("/Default/", "/"))
+        return template

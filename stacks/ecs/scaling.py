@@ -6,9 +6,7 @@ On Inferentia it tracks invocations per task, which the server reports; on CPU i
 from aws_cdk import aws_applicationautoscaling as scaling
 from constructs import Construct
 
-from stacks.ecs.fleet import EcsFleet
-from stacks.ecs.metrics import EcsMetrics
-from stacks.ecs.service import EcsService
+from stacks.ecs.metrics import ServiceMetrics
 from stacks.endpoint.scaling import predefined, scalable_target, track
 from workloads import Autoscaling
 
@@ -25,17 +23,16 @@ class EcsScaling(Construct):
         scope: Construct,
         id: str,
         *,
-        workload: str,
-        fleet: EcsFleet,
-        service: EcsService,
+        service: ServiceMetrics,
         autoscaling: Autoscaling,
+        cluster_name: str,
+        by_invocations: bool,
         safety_factor: float,
     ) -> None:
         super().__init__(scope, id)
-        resource_id = f"service/{fleet.cluster.cluster_name}/{service.service.service_name}"
+        resource_id = f"service/{cluster_name}/{service.service.service_name}"
         minimums = autoscaling.scheduled_minimums
         target = scalable_target(self, "ecs:service:DesiredCount", resource_id, autoscaling, minimums)
-        by_invocations = bool(fleet.machine.devices)
         cpu_percent = (autoscaling.target_share or safety_factor) * 100
         track(
             self,
@@ -43,7 +40,7 @@ class EcsScaling(Construct):
             target,
             "InvocationsPerTask" if by_invocations else "CpuUtilization",
             autoscaling,
-            customized_metric_specification=_invocations(workload) if by_invocations else None,
+            customized_metric_specification=_invocations(service) if by_invocations else None,
             predefined_metric_specification=None if by_invocations else predefined(CPU),
             target_value=autoscaling.target_invocations_per_instance if by_invocations else cpu_percent,
             scale_out_cooldown=SCALE_OUT_COOLDOWN_S,
@@ -51,8 +48,8 @@ class EcsScaling(Construct):
         )
 
 
-def _invocations(workload: str) -> scaling.CfnScalingPolicy.CustomizedMetricSpecificationProperty:
-    metric = EcsMetrics(workload=workload).invocations_per_task()
+def _invocations(service: ServiceMetrics) -> scaling.CfnScalingPolicy.CustomizedMetricSpecificationProperty:
+    metric = service.metric_invocations_per_task()
     return scaling.CfnScalingPolicy.CustomizedMetricSpecificationProperty(
         namespace=metric.namespace,
         metric_name=metric.metric_name,

@@ -6,20 +6,14 @@ from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
 from stacks.budget import cost_tags
-from stacks.deployment import Deployment, plan_deployment
-from stacks.ecs.fleet import EcsFleet, machine
+from stacks.deployment import plan_deployment
+from stacks.ecs.fleet import machine
 from stacks.ecs.measuring import MeasuringProject
-from stacks.ecs.scaling import EcsScaling
-from stacks.ecs.service import EcsService
+from stacks.ecs.service import InferentiaService
 from stacks.ecs.shared_network import PrivateNetwork, Shared
-from stacks.ecs.task import EcsTask
-from stacks.ecs.watch import EcsServiceWatch
 from stacks.own_image import OwnImage
 from stacks.workload_stack import WorkloadStackProps, add_legacy_note, add_warnings, named_key, refuse, region_of
 from workloads import EcsServiceHosting, UsageError
-
-TASKS_DURING_AN_UPDATE = 2
-"""During an update each task has an old and a new version: see EcsService."""
 
 
 class EcsServiceStack(Stack):
@@ -36,65 +30,40 @@ class EcsServiceStack(Stack):
         refuse(_problems_of_certificate(hosting, props, region))
         add_warnings(self, deployment.warnings)
         add_legacy_note(self, props.folder)
-        named_in = props.folder.recommendation_file if deployment.recommended else props.folder.file
-        runs_on = machine(named_in, deployment.instance_type)
+        named_in = props.folder.recommendation_file if deployment.recommendation else props.folder.file
+        kind = machine(named_in, deployment.instance_type).kind
         network = PrivateNetwork(self, "Network", workload=workload, shared=shared)
-        most = deployment.most_instances * TASKS_DURING_AN_UPDATE
-        fleet = EcsFleet(self, "Fleet", network=network, machine=runs_on, max_instances=most)
-        service = self._service(hosting, props, fleet, deployment)
-        if deployment.autoscaling is not None:
-            EcsScaling(
-                self,
-                "Scaling",
-                workload=workload.name,
-                fleet=fleet,
-                service=service,
-                autoscaling=deployment.autoscaling,
-                safety_factor=workload.sizing.safety_factor,
-            )
+        service = InferentiaService(
+            self,
+            "Default",  # Leaves no trace in the logical ids of its resources.
+            archive=props.built.archive(self, "Archive"),
+            image=OwnImage(self, "Image", uri=hosting.image_uri, kind=kind, workload=props).image,
+            recommendation=deployment.recommendation,
+            objective=workload.latency_objective,
+            vpc=network.vpc,
+            vpc_subnets=network.subnets,
+            instance_type=deployment.instance_type,
+            min_instances=deployment.min_instances,
+            autoscaled=deployment.autoscaled,
+            safety_factor=workload.sizing.safety_factor,
+            environment=props.built.artifact.environment,
+            workload=workload.name,
+            caller_cidrs=hosting.caller_cidrs,
+            allowed_principals=hosting.allowed_principals,
+            tls=hosting.tls,
+            dns_record=hosting.vpc is None,
+            kms_key=named_key(self, hosting.kms_key_arn),
+            alarm_topic=props.options.alarm_topic,
+            alarm_email=props.options.alarm_email,
+        )
         if props.options.recommendation == "ignore":
             MeasuringProject(self, "Measuring", network=network)
-        watch = EcsServiceWatch(
-            self,
-            "Watch",
-            workload=workload.name,
-            service=service,
-            objective=workload.latency_objective,
-            recommended=deployment.recommended,
-            reports=bool(runs_on.devices),
-            own_key=hosting.kms_key_arn is not None,
-            options=props.options,
-        )
         CfnOutput(self, "ServiceUrl", value=service.url)
-        CfnOutput(self, "ClusterName", value=fleet.cluster.cluster_name)
+        CfnOutput(self, "ClusterName", value=service.cluster.cluster_name)
         CfnOutput(self, "ServiceName", value=service.service.service_name)
-        CfnOutput(self, "AlarmTopicArn", value=watch.paging.topic.topic_arn)
+        CfnOutput(self, "AlarmTopicArn", value=service.paging.topic.topic_arn)
         if service.endpoint_service is not None:
             CfnOutput(self, "EndpointServiceName", value=service.endpoint_service.vpc_endpoint_service_name)
-
-    def _service(
-        self, hosting: EcsServiceHosting, props: WorkloadStackProps, fleet: EcsFleet, deployment: Deployment
-    ) -> EcsService:
-        workload, artifact, runs_on = props.folder.workload, props.built.artifact, fleet.machine
-        image = OwnImage(self, "Image", uri=hosting.image_uri, kind=runs_on.kind, workload=props)
-        task = EcsTask(
-            self,
-            "Task",
-            workload=workload.name,
-            image=image,
-            devices=runs_on.devices,
-            purpose="reads its model archive",
-            key=named_key(self, hosting.kms_key_arn),
-        )
-        return EcsService(
-            self,
-            "Serving",
-            fleet=fleet,
-            task=task,
-            archive=props.built.archive(self, "Archive"),
-            environment={**artifact.environment, **deployment.environment},
-            hosting=hosting,
-        )
 
 
 def _problems_of_certificate(

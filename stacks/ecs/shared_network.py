@@ -100,35 +100,33 @@ Shared = Callable[[], SharedNetworkStack]
 
 
 class PrivateNetwork(Construct):
-    """`vpc`, its `cidr`, and the `subnets` to run in."""
+    """`vpc`, and the `subnets` to run in."""
 
     def __init__(self, scope: Construct, id: str, *, workload: Workload, shared: Shared) -> None:
         super().__init__(scope, id)
         hosting = workload.hosting
         assert isinstance(hosting, EcsServiceHosting | ScheduledBatchHosting)
-        self.vpc, self.cidr = self._existing(hosting.vpc, hosting.availability_zones) or self._shared(
-            workload, shared()
-        )
+        self.vpc = self._existing(hosting.vpc, hosting.availability_zones) or self._shared(workload, shared())
         self.subnets = ec2.SubnetSelection(subnets=[*self.vpc.private_subnets])
 
-    def _shared(self, workload: Workload, network: SharedNetworkStack) -> tuple[ec2.IVpc, str]:
+    def _shared(self, workload: Workload, network: SharedNetworkStack) -> ec2.IVpc:
         Stack.of(self).add_stack_dependency(network)
         subnets = {
             zone: self._read(f"Subnet-{zone}", network.subnet_parameter(zone)) for zone in network.zones.of(workload)
         }
-        return self._import(self._read("VpcId", network.vpc_parameter), network.cidr, subnets), network.cidr
+        return self._import(self._read("VpcId", network.vpc_parameter), network.cidr, subnets)
 
     def _read(self, id: str, parameter: str) -> str:
         value: str = ssm.StringParameter.from_string_parameter_name(self, id, parameter).string_value
         return value
 
-    def _existing(self, vpc: ExistingNetwork | None, named: Sequence[str]) -> tuple[ec2.IVpc, str] | None:
+    def _existing(self, vpc: ExistingNetwork | None, named: Sequence[str]) -> ec2.IVpc | None:
         """Returns the VPC with its subnets in the named zones, or with all where no zone is named."""
         if vpc is None:
             return None
         subnets = dict(zip(vpc.availability_zones, vpc.subnet_ids, strict=True))
         chosen = {zone: subnet for zone, subnet in subnets.items() if zone in (named or subnets)}
-        return self._import(vpc.id, vpc.cidr, chosen), vpc.cidr
+        return self._import(vpc.id, vpc.cidr, chosen)
 
     def _import(self, vpc: str, cidr: str, subnets: Mapping[str, str]) -> ec2.IVpc:
         imported = ec2.Vpc.from_vpc_attributes(

@@ -11,7 +11,7 @@ from constructs import Construct
 
 from stacks.buckets_and_logs import log_group
 from stacks.grants import acknowledge
-from stacks.own_image import OwnImage
+from stacks.own_image import EcrImage
 
 LEAST_MEMORY_MIB = 512
 """Reserved memory. There is no limit, because a task has its instance to itself."""
@@ -34,7 +34,7 @@ class EcsTask(Construct):
         id: str,
         *,
         workload: str,
-        image: OwnImage,
+        image: EcrImage,
         devices: tuple[str, ...],
         purpose: str,
         key: kms.IKey | None = None,

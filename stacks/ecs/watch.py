@@ -8,8 +8,7 @@ from aws_cdk import aws_ecs as ecs
 from constructs import Construct
 
 from stacks.context import Options
-from stacks.ecs.metrics import EcsMetrics
-from stacks.ecs.service import EcsService
+from stacks.ecs.metrics import ServiceMetrics
 from stacks.paging import Paging, sustained_alarm
 from stacks.widgets import cost_widget, graph, limit_line
 from workloads import Candidate, LatencyObjective
@@ -30,8 +29,7 @@ class EcsServiceWatch(Construct):
         scope: Construct,
         id: str,
         *,
-        workload: str,
-        service: EcsService,
+        service: ServiceMetrics,
         objective: LatencyObjective,
         recommended: Candidate | None,
         reports: bool,
@@ -40,10 +38,10 @@ class EcsServiceWatch(Construct):
     ) -> None:
         super().__init__(scope, id)
         self._service, self._objective, self._recommended = service, objective, recommended
-        self._metrics, self._reports = EcsMetrics(workload=workload), reports
+        self._reports = reports
         about_answers = self._about_answers()
         alarms = [*about_answers, *self._health()]
-        self.paging = Paging(self, "Paging", workload=workload, alarms=alarms, options=options, own_key=own_key)
+        self.paging = Paging(self, "Paging", workload=service.workload, alarms=alarms, options=options, own_key=own_key)
         # The other alarms refer to the service, so the service cannot refer to them.
         service.service.enable_deployment_alarms(
             [alarm.alarm_name for alarm in about_answers], behavior=ecs.AlarmBehavior.ROLLBACK_ON_ALARM
@@ -51,19 +49,19 @@ class EcsServiceWatch(Construct):
         self._dashboard(Construct(self, "Overview"))
 
     def _about_answers(self) -> list[cloudwatch.Alarm]:
-        objective, metrics, alarm = self._objective, self._metrics, partial(sustained_alarm, self)
+        objective, service, alarm = self._objective, self._service, partial(sustained_alarm, self)
         capacity = self._recommended.max_invocations_per_minute if self._recommended else None
         limit, statistic, errors = objective.model_latency_ms, objective.percentile.lower(), objective.max_error_rate
         text = f"{objective.percentile} client latency reached the objective, {limit:g} ms."
-        alarms = [alarm("ClientLatency", metrics.client_latency(statistic), limit, text)]
+        alarms = [alarm("ClientLatency", service.metric_client_latency(statistic), limit, text)]
         if self._reports:
             text = f"{objective.percentile} response time in the server reached the objective, {limit:g} ms."
-            alarms.append(alarm("ResponseTime", metrics.response_time(statistic), limit, text))
+            alarms.append(alarm("ResponseTime", service.metric_response_time(statistic), limit, text))
             text = f"{errors:.2%} of requests failed with a 5xx status."
-            alarms.append(alarm("ServerErrors", metrics.server_error_rate(), errors, text))
+            alarms.append(alarm("ServerErrors", service.metric_server_error_rate(), errors, text))
         if self._reports and capacity is not None:
             text = f"Invocations per minute and task reached the measured capacity, {capacity:,.0f}."
-            alarms.append(alarm("Saturation", metrics.invocations_per_task(), capacity, text))
+            alarms.append(alarm("Saturation", service.metric_invocations_per_task(), capacity, text))
         return alarms
 
     def _health(self) -> list[cloudwatch.Alarm]:
@@ -93,17 +91,17 @@ class EcsServiceWatch(Construct):
     def _latency(self) -> list[cloudwatch.GraphWidget]:
         objective = self._objective
         percentiles = dict.fromkeys(("p50", "p90", objective.percentile.lower()))
-        metrics = {"Client latency (ms)": self._metrics.client_latency}
+        metrics = {"Client latency (ms)": self._service.metric_client_latency}
         if self._reports:
-            metrics["Response time (ms)"] = self._metrics.response_time
+            metrics["Response time (ms)"] = self._service.metric_response_time
         limit = limit_line(f"Objective, {objective.percentile}", objective.model_latency_ms)
         return [graph(title, *map(metric, percentiles), limits=[limit]) for title, metric in metrics.items()]
 
     def _load(self) -> list[cloudwatch.GraphWidget]:
-        metrics, resets = self._metrics, self._service.metric_resets()
+        service, resets = self._service, self._service.metric_resets()
         if not self._reports:
             return [graph("Connections reset, per minute", resets)]
         return [
-            graph("Invocations per minute", metrics.invocations()),
-            graph("5xx and connections reset, per minute", metrics.server_errors(), resets),
+            graph("Invocations per minute", service.metric_invocations()),
+            graph("5xx and connections reset, per minute", service.metric_server_errors(), resets),
         ]

@@ -3,57 +3,61 @@
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from stacks.endpoint.metrics import MICROSECONDS_PER_MILLISECOND, EndpointMetrics
+from stacks.deployment import NOT_RECOMMENDED
+from stacks.endpoint.metrics import MICROSECONDS_PER_MILLISECOND, EndpointMetrics, FleetMetrics
 from stacks.paging import sustained_alarm
-from workloads import Candidate, LatencyObjective
+from stacks.workload_stack import refuse_arguments
+from workloads import LatencyObjective, Recommendation
 
 ROLLBACK_CLIENT_ERROR_RATE = 0.05
 """Callers send malformed requests at any time. A release that rejects valid requests exceeds this share."""
 
 
 class EndpointAlarms(Construct):
-    """The alarms in `paging` page, and `all` are on the dashboard. They watch every fleet of the endpoint."""
+    """Alarms of an endpoint at the limits of an objective and, with a recommendation, at the measured capacity.
+
+    Those in `paging` page. `all` watch every fleet. `RecommendedEndpoint.from_endpoint_name` imports an endpoint.
+    """
 
     def __init__(
         self,
         scope: Construct,
         id: str,
         *,
-        metrics: EndpointMetrics,
+        endpoint: EndpointMetrics,
         objective: LatencyObjective,
-        recommended: Candidate | None,
+        recommendation: Recommendation | None = None,
     ) -> None:
         super().__init__(scope, id)
-        latency, errors, client_errors = _of_fleet(self, metrics, objective, objective.max_error_rate)
+        recommended = recommendation.recommended if recommendation else None
+        refuse_arguments(self, [NOT_RECOMMENDED] if recommendation and not recommended else [])
+        latency, errors, client_errors = _of_fleet(self, endpoint, objective, objective.max_error_rate)
         percentile, limit_ms = objective.percentile, client_latency_limit_ms(objective)
-        waited = metrics.client_latency(percentile.lower())
+        waited = endpoint.metric_client_latency(percentile.lower())
         text = f"{percentile} client latency reached {limit_ms:g} ms, the objective plus the overhead limit."
         self.paging = [*latency, sustained_alarm(self, "ClientLatency", waited, limit_ms, text), *errors]
         if recommended and (capacity := recommended.max_invocations_per_minute) is not None:
             text = f"Invocations per minute and instance reached the measured capacity, {capacity:,.0f}."
-            load = metrics.invocations_per_instance()
+            load = endpoint.metric_invocations_per_instance()
             self.paging.append(sustained_alarm(self, "Saturation", load, capacity, text))
         self.all = [*self.paging, client_errors]
 
 
-class RollbackAlarms(Construct):
-    """`all` end an update. They watch only the fleet of `metrics.config_name`, so a fix of a bad fleet can be deployed.
+def rollback_alarms(scope: Construct, metrics: FleetMetrics, objective: LatencyObjective) -> list[cloudwatch.Alarm]:
+    """Returns alarms that end an update. They watch only one fleet, so a fix of a bad fleet can be deployed.
 
     Source: https://docs.aws.amazon.com/sagemaker/latest/dg/deployment-guardrails-configuration.html
     """
-
-    def __init__(self, scope: Construct, id: str, *, metrics: EndpointMetrics, objective: LatencyObjective) -> None:
-        super().__init__(scope, id)
-        # PutMetricAlarm keeps the state of an alarm that exists. A new name starts a new alarm.
-        prefix = f"{metrics.stack}-{metrics.config_name}-"
-        limit = max(ROLLBACK_CLIENT_ERROR_RATE, objective.max_error_rate)
-        latency, errors, client_errors = _of_fleet(self, metrics, objective, limit, prefix)
-        self.all = [*latency, *errors, client_errors]
+    # PutMetricAlarm keeps the state of an alarm that exists. A new name starts a new alarm.
+    prefix = f"{metrics.stack}-{metrics.config_name}-"
+    limit = max(ROLLBACK_CLIENT_ERROR_RATE, objective.max_error_rate)
+    latency, errors, client_errors = _of_fleet(scope, metrics, objective, limit, prefix)
+    return [*latency, *errors, client_errors]
 
 
 def _of_fleet(
     scope: Construct,
-    metrics: EndpointMetrics,
+    endpoint: EndpointMetrics,
     objective: LatencyObjective,
     client_error_rate: float,
     prefix: str | None = None,
@@ -67,24 +71,24 @@ def _of_fleet(
     latency = [
         alarm(
             "ModelLatency",
-            metrics.model_latency(objective.percentile.lower()),
+            endpoint.metric_model_latency(objective.percentile.lower()),
             model_ms * MICROSECONDS_PER_MILLISECOND,
             f"{objective.percentile} model latency reached the objective, {model_ms:g} ms.",
         ),
         alarm(
             "OverheadLatency",
-            metrics.overhead_latency(),
+            endpoint.metric_overhead_latency(),
             overhead_ms * MICROSECONDS_PER_MILLISECOND,
             f"Average overhead latency reached its limit, {overhead_ms:g} ms.",
         ),
     ]
     requests = f"{limit:.2%} of requests"
     errors = [
-        alarm("ServerErrors", metrics.server_error_rate(), limit, f"{requests} failed with a 5xx status."),
-        alarm("ModelErrors", metrics.model_error_rate(), limit, f"{requests} failed in the container."),
+        alarm("ServerErrors", endpoint.metric_server_error_rate(), limit, f"{requests} failed with a 5xx status."),
+        alarm("ModelErrors", endpoint.metric_model_error_rate(), limit, f"{requests} failed in the container."),
     ]
     text = f"{client_error_rate:.2%} of requests failed with a 4xx status."
-    return latency, errors, alarm("ClientErrors", metrics.client_error_rate(), client_error_rate, text)
+    return latency, errors, alarm("ClientErrors", endpoint.metric_client_error_rate(), client_error_rate, text)
 
 
 def client_latency_limit_ms(objective: LatencyObjective) -> float:

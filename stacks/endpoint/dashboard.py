@@ -21,16 +21,15 @@ class EndpointDashboard(Construct):
         scope: Construct,
         id: str,
         *,
-        metrics: EndpointMetrics,
+        endpoint: EndpointMetrics,
         objective: LatencyObjective,
         alarms: Sequence[cloudwatch.IAlarm],
         instance_type: str,
         recommended: Candidate | None,
-        on_neuron: bool,
     ) -> None:
         super().__init__(scope, id)
-        self._metrics, self._objective, self._on_neuron = metrics, objective, on_neuron
-        self._recommended, self._instance_type = recommended, instance_type
+        self._endpoint, self._objective = endpoint, objective
+        self._recommended, self._hardware_kind = recommended, hardware(instance_type)
         dashboard = cloudwatch.Dashboard(self, "Dashboard", default_interval=Duration.hours(3))
         dashboard.add_widgets(cloudwatch.AlarmStatusWidget(title="Alarms", alarms=list(alarms), width=24, height=3))
         dashboard.add_widgets(self._now())
@@ -40,19 +39,19 @@ class EndpointDashboard(Construct):
         dashboard.add_widgets(self._cost(), self._hardware())
 
     def _now(self) -> cloudwatch.SingleValueWidget:
-        metrics, percentile = self._metrics, self._objective.percentile
-        cost = cost_per_day(self._recommended, "instances", metrics.instances())
+        endpoint, percentile = self._endpoint, self._objective.percentile
+        cost = cost_per_day(self._recommended, "instances", endpoint.metric_instances())
         latency = cloudwatch.MathExpression(
             expression=f"latency / {MICROSECONDS_PER_MILLISECOND}",
-            using_metrics={"latency": metrics.model_latency(percentile.lower())},
+            using_metrics={"latency": endpoint.metric_model_latency(percentile.lower())},
             label=f"{percentile} model latency, ms (objective {self._objective.model_latency_ms:g})",
             period=MINUTE,
         )
         shown: list[cloudwatch.IMetric] = [
             latency,
-            metrics.invocations().with_(label="Invocations per minute"),
-            metrics.server_error_rate().with_(label="Share of 5xx"),
-            metrics.instances(),
+            endpoint.metric_invocations().with_(label="Invocations per minute"),
+            endpoint.metric_server_error_rate().with_(label="Share of 5xx"),
+            endpoint.metric_instances(),
             *([cost[0]] if cost else []),
         ]
         return cloudwatch.SingleValueWidget(title="Now", metrics=shown, width=24, height=4)
@@ -62,7 +61,7 @@ class EndpointDashboard(Construct):
         shown = dict.fromkeys((*PERCENTILES, objective.percentile.lower()))
         return graph(
             "Model latency (µs)",
-            *(self._metrics.model_latency(statistic) for statistic in shown),
+            *(self._endpoint.metric_model_latency(statistic) for statistic in shown),
             limits=[limit_line(f"Objective, {objective.percentile}", _us(objective.model_latency_ms))],
         )
 
@@ -71,20 +70,21 @@ class EndpointDashboard(Construct):
         client_ms = client_latency_limit_ms(objective)
         return graph(
             "Around the model: overhead (µs, left), what callers waited (ms, right)",
-            self._metrics.overhead_latency(),
+            self._endpoint.metric_overhead_latency(),
             limits=[limit_line("Overhead's limit, average", _us(objective.overhead_latency_ms))],
-            right=[self._metrics.client_latency(objective.percentile.lower())],
+            right=[self._endpoint.metric_client_latency(objective.percentile.lower())],
             right_annotations=[limit_line(f"Callers' limit, {objective.percentile}", client_ms)],
         )
 
     def _in_the_server(self) -> cloudwatch.GraphWidget:
         """Shows what of the model latency is the server's: the rest is SageMaker's way to the container and back."""
-        objective, metrics = self._objective, self._metrics
-        if not self._on_neuron:
-            return graph("In Triton: waiting and computing (ms, mean)", metrics.queue_time(), metrics.compute_time())
+        objective, endpoint = self._objective, self._endpoint
+        if "Inferentia" not in self._hardware_kind:
+            waited, computed = endpoint.metric_queue_time(), endpoint.metric_compute_time()
+            return graph("In Triton: waiting and computing (ms, mean)", waited, computed)
         return graph(
             "In the server: waiting and computing (ms)",
-            *(metrics.response_time(each) for each in dict.fromkeys((*PERCENTILES, objective.percentile.lower()))),
+            *map(endpoint.metric_response_time, dict.fromkeys((*PERCENTILES, objective.percentile.lower()))),
             limits=[limit_line(f"Objective, {objective.percentile}", objective.model_latency_ms)],
         )
 
@@ -97,28 +97,30 @@ class EndpointDashboard(Construct):
                 limits.append(
                     limit_line("Autoscaling's target", recommended.autoscaling.target_invocations_per_instance)
                 )
-        return graph("Invocations per minute and instance", self._metrics.invocations_per_instance(), limits=limits)
+        load = self._endpoint.metric_invocations_per_instance()
+        return graph("Invocations per minute and instance", load, limits=limits)
 
     def _errors(self) -> cloudwatch.GraphWidget:
-        metrics = self._metrics
+        endpoint = self._endpoint
         return graph(
             "Share of requests that failed",
-            metrics.client_error_rate(),
-            metrics.server_error_rate(),
-            metrics.model_error_rate(),
+            endpoint.metric_client_error_rate(),
+            endpoint.metric_server_error_rate(),
+            endpoint.metric_model_error_rate(),
             limits=[limit_line("Limit", self._objective.max_error_rate)],
         )
 
     def _cost(self) -> cloudwatch.GraphWidget | cloudwatch.TextWidget:
-        title, instances = "USD per day at the present size (left), instances (right)", self._metrics.instances()
+        title = "USD per day at the present size (left), instances (right)"
+        instances = self._endpoint.metric_instances()
         return cost_widget(self._recommended, "instances", instances, title, instances)
 
     def _hardware(self) -> cloudwatch.GraphWidget:
-        metrics = self._metrics
-        if hardware(self._instance_type) == "GPU":
-            shown = [metrics.gpu_utilization(), metrics.gpu_memory_utilization(), metrics.cpu_utilization()]
+        endpoint, cpu = self._endpoint, self._endpoint.metric_cpu_utilization()
+        if self._hardware_kind == "GPU":
+            shown = [endpoint.metric_gpu_utilization(), endpoint.metric_gpu_memory_utilization(), cpu]
             return graph("GPU and its memory (100 % each), CPU (100 % per core)", *shown)
-        return graph("CPU (100 % per core) and memory (%)", metrics.cpu_utilization(), metrics.memory_utilization())
+        return graph("CPU (100 % per core) and memory (%)", cpu, endpoint.metric_memory_utilization())
 
 
 def _us(milliseconds: float) -> float:

@@ -1,13 +1,13 @@
-"""A SageMaker real-time endpoint: role, key, captured data, models, configuration, endpoint.
+"""A SageMaker real-time endpoint of the size that a recommendation names, with what scales and watches it.
 
 Resources are L1, because the alpha L2 has neither `RetainAllVariantProperties` nor `InferenceAmiVersion`.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import Duration, Names, RemovalPolicy, Token
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -16,10 +16,13 @@ from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
 from stacks.buckets_and_logs import log_group, private_bucket
-from stacks.endpoint.alarms import RollbackAlarms
-from stacks.endpoint.endpoint_plan import EndpointPlan
-from stacks.endpoint.metrics import VARIANT, EndpointMetrics
+from stacks.context import Options
+from stacks.deployment import problems_of_size, sized
+from stacks.endpoint.alarms import EndpointAlarms, rollback_alarms
+from stacks.endpoint.dashboard import EndpointDashboard
+from stacks.endpoint.metrics import VARIANT, FleetMetrics, NamedEndpoint
 from stacks.endpoint.network import EndpointVpc
+from stacks.endpoint.scaling import DEFAULT_RULES, RecommendedScaling
 from stacks.endpoint.served_model import Served, ServedModel
 from stacks.grants import (
     ENDPOINT_LOGS,
@@ -30,19 +33,36 @@ from stacks.grants import (
     allow,
     allow_container_telemetry,
 )
-from workloads import Canary, DataCapture, EndpointUpdate, LatencyObjective, Linear, Rolling, SageMakerEndpointHosting
-from workloads.instances import has_local_storage
+from stacks.model_archive import ModelArchive
+from stacks.own_image import EcrImage
+from stacks.paging import Paging
+from stacks.workload_stack import refuse_arguments
+from workloads import (
+    Canary,
+    DataCapture,
+    EndpointNetwork,
+    EndpointScalingRules,
+    EndpointUpdate,
+    LatencyObjective,
+    Linear,
+    Recommendation,
+    Rolling,
+)
+from workloads.instances import hardware, has_local_storage
 
 SHADOW = "Shadow"
 CAPTURED_PREFIX = "captured"
+LONGEST_NAME = 63
+NAME = re.compile(rf"[a-zA-Z0-9](-*[a-zA-Z0-9]){{0,{LONGEST_NAME - 1}}}")
 LONGEST_UPDATE_S = 28_800
 """The most that SageMaker allows, 8 hours; a workload's steps and bakes add up to less."""
 
 
-class WorkloadEndpoint(Construct):
-    """Names, ARNs and `role` for others; grants by intent. Its metrics are `EndpointMetrics` of its name.
+class RecommendedEndpoint(NamedEndpoint):
+    """A SageMaker real-time endpoint with autoscaling, alarms, a topic for them and a dashboard.
 
-    `metrics` has the endpoint's name, which is fixed: the alarms of an update exist before the endpoint.
+    The recommendation decides instance types, count, autoscaling and variables of the server. The objective decides the
+    limits of `alarms`. `paging.topic` publishes their states. `role` is the execution role.
     """
 
     def __init__(
@@ -50,47 +70,102 @@ class WorkloadEndpoint(Construct):
         scope: Construct,
         id: str,
         *,
-        metrics: EndpointMetrics,
+        archive: ModelArchive,
+        image: EcrImage,
+        recommendation: Recommendation | None,
         objective: LatencyObjective,
-        hosting: SageMakerEndpointHosting,
-        plan: EndpointPlan,
-        production: Served,
-        shadow: Served | None,
-        in_production: bool,
+        instance_type: str | None = None,
+        min_instances: int = 2,
+        scaling: EndpointScalingRules | None = DEFAULT_RULES,
+        environment: Mapping[str, str] | None = None,
+        endpoint_name: str | None = None,
+        workload: str | None = None,
+        fallback_instance_types: Sequence[str] = (),
+        update: EndpointUpdate | None = None,
+        shadow: Served | None = None,
+        network: EndpointNetwork | None = None,
+        kms_key: kms.IKey | None = None,
+        data_capture: DataCapture | None = None,
+        alarm_topic: str | None = None,
+        alarm_email: str | None = None,
+        log_removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
     ) -> None:
+        """Raises `UsageError` with a line for each problem.
+
+        Without a recommendation the endpoint has one `instance_type`, to be measured. Without `scaling` the fleet keeps
+        its size. Without `update` all traffic moves at once and no alarm rolls it back. `endpoint_name` is by default
+        made of the construct's path. Callers and the server report metrics under `workload`, by default the
+        recommendation's. `alarm_topic` is an ARN; without it the construct has its own topic.
+        """
         super().__init__(scope, id)
-        self._metrics, self._hosting, self._plan = metrics, hosting, plan
+        # The name is fixed, because the alarms of an update exist before the endpoint.
+        self.stack = endpoint_name or Names.unique_resource_name(self, max_length=LONGEST_NAME, separator="-")
+        self.workload = workload or (recommendation.workload if recommendation else self.stack)
+        autoscaled = scaling is not None
+        refuse_arguments(self, problems_of_size(recommendation, instance_type, archive.sha256, autoscaled=autoscaled))
+        fleet = sized(recommendation, instance_type, min_instances, autoscaled=autoscaled)
+        least = fleet.autoscaling.min_capacity if fleet.autoscaling else fleet.instance_count or 1
+        types = (fleet.instance_type, *fallback_instance_types)
+        refuse_arguments(self, _problems(self.stack, types, update, shadow, least))
+        # The servers print metrics of their own as lines of their log.
+        reporting = {"METRICS_WORKLOAD": self.workload, "METRICS_STACK": self.stack}
+        production = Served(
+            archive=archive,
+            image=image,
+            environment={**(environment or {}), **fleet.environment, **reporting},
+            instance_types=types,
+            instance_count=fleet.instance_count or 1,
+        )
         self._served = [production, *([shadow] if shadow else [])]
-        self._network = EndpointVpc(self, "Network", network=hosting.network) if hosting.network else None
+        self._serving = Construct(self, "Serving")
+        self._network = EndpointVpc(self._serving, "Network", network=network) if network else None
         self.role = self._execution_role()
-        self._key = self._storage_key()
+        self._key = self._storage_key(kms_key, data_capture)
         self._capture = None
-        if hosting.data_capture:
-            self._capture = CapturedData(self, "Captured", capture=hosting.data_capture, key=self._key)
+        if data_capture:
+            self._capture = CapturedData(self._serving, "Captured", capture=data_capture, key=self._key)
             self._capture.grant_write(self.role)
         model, *others = (
-            ServedModel(self, id, served=served, role=self.role, network=self._network)
+            ServedModel(self._serving, id, served=served, role=self.role, network=self._network)
             for id, served in zip(("Production", SHADOW), self._served, strict=False)
         )
-        endpoint = self._endpoint(self._config(model, others), objective)
-        # The log group is made before SageMaker does, which would keep the logs for ever. In production the log of a
-        # deleted endpoint is kept. A failed first deployment leaves none behind.
-        policy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if in_production else RemovalPolicy.DESTROY
-        log = log_group(self, "Log", f"/aws/sagemaker/Endpoints/{metrics.stack}", removal_policy=policy)
-        endpoint.node.add_dependency(log)
-        self.model_name = model.model.attr_model_name
-        self.model_arn = model.model.ref
-        self.endpoint_name = endpoint.attr_endpoint_name
-        self.endpoint_arn = endpoint.ref
-
-    def grant_invoke(self, grantee: iam.IGrantable) -> iam.Grant:
-        return iam.Grant.add_to_principal(
-            grantee=grantee, actions=["sagemaker:InvokeEndpoint"], resource_arns=[self.endpoint_arn]
+        endpoint = self._endpoint(self._config(model, others), objective, update, least)
+        # The log group is made before SageMaker does, which would keep the logs for ever.
+        name = f"/aws/sagemaker/Endpoints/{self.stack}"
+        endpoint.node.add_dependency(log_group(self._serving, "Log", name, removal_policy=log_removal_policy))
+        self.model_name, self.model_arn = model.model.attr_model_name, model.model.ref
+        self.endpoint_name, self.endpoint_arn = endpoint.attr_endpoint_name, endpoint.ref
+        if recommendation is not None and scaling is not None:
+            RecommendedScaling(
+                self,
+                "Scaling",
+                endpoint=self,
+                recommendation=recommendation,
+                rules=scaling,
+                min_instances=min_instances,
+            )
+        self.alarms = EndpointAlarms(self, "Alarms", endpoint=self, objective=objective, recommendation=recommendation)
+        EndpointDashboard(
+            self,
+            "Watch",
+            alarms=self.alarms.all,
+            instance_type=fleet.instance_type,
+            recommended=recommendation.recommended if recommendation else None,
+            endpoint=self,
+            objective=objective,
+        )
+        self.paging = Paging(
+            self,
+            "Paging",
+            workload=self.workload,
+            alarms=self.alarms.paging,
+            options=Options(alarm_topic=alarm_topic, alarm_email=alarm_email),
+            own_key=kms_key is not None,
         )
 
     def _execution_role(self) -> iam.Role:
         role = iam.Role(
-            self,
+            self._serving,
             "Role",
             assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"),
             description="Reads the model archive, pulls the image, writes the endpoint's logs and metrics.",
@@ -105,9 +180,9 @@ class WorkloadEndpoint(Construct):
 
     def _config(self, production: ServedModel, shadows: Sequence[ServedModel]) -> sagemaker.CfnEndpointConfig:
         # The ratio of the shadow's weight to the production variant's is the share of requests copied to it.
-        share = self._hosting.shadow.percent / 100 if self._hosting.shadow else 0
+        share = self._served[-1].percent / 100
         config = sagemaker.CfnEndpointConfig(
-            self,
+            self._serving,
             "Config",
             production_variants=[production.variant(VARIANT, 1)],
             shadow_production_variants=[shadow.variant(SHADOW, share) for shadow in shadows] or None,
@@ -121,34 +196,40 @@ class WorkloadEndpoint(Construct):
             acknowledge_to_checkov(config, "CKV_AWS_98", "SageMaker encrypts volumes with a key of its own.")
         return config
 
-    def _endpoint(self, config: sagemaker.CfnEndpointConfig, objective: LatencyObjective) -> sagemaker.CfnEndpoint:
-        metrics = replace(self._metrics, config_name=config.attr_endpoint_config_name)
-        update, least = self._plan.update, self._plan.deployment.least_instances
-        alarms = RollbackAlarms(self, "Rollback", metrics=metrics, objective=objective).all if update else []
+    def _endpoint(
+        self,
+        config: sagemaker.CfnEndpointConfig,
+        objective: LatencyObjective,
+        update: EndpointUpdate | None,
+        least_instances: int,
+    ) -> sagemaker.CfnEndpoint:
+        name = config.attr_endpoint_config_name
+        alarms: Sequence[cloudwatch.Alarm] = []
+        if update:
+            fleet = FleetMetrics(workload=self.workload, stack=self.stack, config_name=name)
+            alarms = rollback_alarms(Construct(self._serving, "Rollback"), fleet, objective)
         endpoint = sagemaker.CfnEndpoint(
-            self,
+            self._serving,
             "Endpoint",
-            endpoint_name=metrics.stack,
-            endpoint_config_name=config.attr_endpoint_config_name,
+            endpoint_name=self.stack,
+            endpoint_config_name=name,
             # Without it every update resets an autoscaled fleet to its initial count.
             retain_all_variant_properties=True,
             # The fleet has at least the minimum of autoscaling. An update keeps its count, which may be larger.
-            deployment_config=_deployment_config(update, least, alarms) if update else None,
+            deployment_config=_deployment_config(update, least_instances, alarms) if update else None,
         )
         if alarms:
             # The model needs the role's own policy and the alarms need the model's configuration: hence another policy.
-            policy = iam.Policy(self, "RollbackPolicy", roles=[self.role])
+            policy = iam.Policy(self._serving, "RollbackPolicy", roles=[self.role])
             arns = [alarm.alarm_arn for alarm in alarms]
             policy.add_statements(iam.PolicyStatement(actions=["cloudwatch:DescribeAlarms"], resources=arns))
             endpoint.node.add_dependency(policy)
         return endpoint
 
-    def _storage_key(self) -> kms.IKey | None:
+    def _storage_key(self, key: kms.IKey | None, capture: DataCapture | None) -> kms.IKey | None:
         """Returns the key of volumes and captured data; None where there is neither, and where they have AWS's own."""
-        given = self._hosting.kms_key_arn
-        if given is None or not (self._has_volumes() or self._hosting.data_capture):
+        if key is None or not (self._has_volumes() or capture):
             return None
-        key = kms.Key.from_key_arn(self, "StorageKey", given)
         key.grant(self.role, "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext")
         # For the volumes of the instances only.
         condition = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
@@ -252,3 +333,23 @@ def _step(percent: int, least: int) -> sagemaker.CfnEndpoint.CapacitySizePropert
 
 def _percent(value: int) -> sagemaker.CfnEndpoint.CapacitySizeProperty:
     return sagemaker.CfnEndpoint.CapacitySizeProperty(type="CAPACITY_PERCENT", value=value)
+
+
+def _problems(
+    name: str, types: Sequence[str], update: EndpointUpdate | None, shadow: Served | None, least_instances: int
+) -> Iterator[str]:
+    if not Token.is_unresolved(name) and not NAME.fullmatch(name):
+        yield f"endpoint_name: got '{name}'. Allowed: up to {LONGEST_NAME} letters and digits, with hyphens in between."
+    for instance_type in types:
+        if not instance_type.startswith("ml."):
+            yield f"instance type: got '{instance_type}', but SageMaker's begin with 'ml.'. Measure on one of these."
+    if update is not None and update.strategy != "all-at-once" and least_instances < 2:
+        yield (
+            f"update: {update.strategy} moves at most half of the fleet at a time, and the fleet may have 1 instance. "
+            "Raise min_instances to 2 or more, or choose all-at-once."
+        )
+    if hardware(types[0]) == "Inferentia 1" and (update is not None or shadow is not None):
+        yield (
+            f"update, shadow: SageMaker excludes endpoints on Inf1 ({types[0]}) from deployment guardrails and shadow "
+            "tests. Leave both out, or use Inf2."
+        )

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stacks.deployment import Deployment, plan_deployment
+from stacks.deployment import Deployment, plan_deployment, sized
+from stacks.endpoint.scaling import problems_of_minimums
 from stacks.fitness import InstanceChoice, not_offered, outside_zones, unfit
 from stacks.workload_stack import SynthWarning, WorkloadStackProps, refuse
 from workloads import EndpointUpdate, ModelArtifact, NewVpc, ProjectError, SageMakerEndpointHosting, UsageError
@@ -76,17 +77,11 @@ def _problems_of_type(file: Path, hosting: SageMakerEndpointHosting, instance_ty
 def _problems_of_minimums(
     props: WorkloadStackProps, hosting: SageMakerEndpointHosting, deployment: Deployment
 ) -> Iterator[ProjectError]:
-    if deployment.autoscaling is None:
-        return
-    low = hosting.min_instances_in_production if props.options.in_production else 1
-    high = deployment.autoscaling.max_capacity
-    for number, minimum in enumerate(hosting.scaling.scheduled_minimums):
-        if not low <= minimum.min_capacity <= high:
-            yield UsageError(
-                f"{props.folder.file}: hosting.scaling.scheduled_minimums.{number}.min_capacity: got "
-                f"{minimum.min_capacity}. The fleet has between {low} and {high} instances; choose one of these, or "
-                "measure for a larger peak."
-            )
+    low, instance_type = deployment.min_instances, deployment.instance_type
+    fleet = sized(deployment.recommendation, instance_type, low, autoscaled=deployment.autoscaled)
+    if fleet.autoscaling is not None:
+        for problem in problems_of_minimums(hosting.scaling, low, fleet.autoscaling):
+            yield UsageError(f"{props.folder.file}: hosting.scaling.{problem}")
 
 
 def _inf1_warnings(props: WorkloadStackProps, instance_type: str) -> Iterator[SynthWarning]:

@@ -1,21 +1,16 @@
 """A workload on a SageMaker real-time endpoint: serving, scaling, alarms, and the role that measures it."""
 
-from aws_cdk import CfnOutput, Stack
+from aws_cdk import CfnOutput, RemovalPolicy, Stack
 from constructs import Construct
 
 from stacks.budget import cost_tags
-from stacks.deployment import Deployment
-from stacks.endpoint.alarms import EndpointAlarms
-from stacks.endpoint.dashboard import EndpointDashboard
-from stacks.endpoint.endpoint import WorkloadEndpoint
-from stacks.endpoint.endpoint_plan import EndpointPlan, plan_endpoint
-from stacks.endpoint.metrics import EndpointMetrics
+from stacks.endpoint.endpoint import RecommendedEndpoint
+from stacks.endpoint.endpoint_plan import plan_endpoint
 from stacks.endpoint.recommender_access import GeneratorAccess, RecommenderAccess
-from stacks.endpoint.scaling import EndpointScaling
 from stacks.endpoint.served_model import Served
-from stacks.endpoint.serving_image import ServingImage, runs_on_neuron
-from stacks.paging import Paging
-from stacks.workload_stack import BuiltArtifact, WorkloadStackProps, add_legacy_note, add_warnings, region_of
+from stacks.endpoint.serving_image import ServingImage, server_environment
+from stacks.own_image import EcrImage
+from stacks.workload_stack import BuiltArtifact, WorkloadStackProps, add_legacy_note, add_warnings, named_key, region_of
 from workloads import ModelArtifact, SageMakerEndpointHosting
 
 
@@ -35,40 +30,37 @@ class SageMakerEndpointStack(Stack):
         super().__init__(scope, id, env=props.environment, description=workload.description, tags=tags)
         self._props, self._hosting = props, hosting
         plan = plan_endpoint(props, hosting, region_of(self), shadow.artifact if shadow else None)
-        deployment = plan.deployment
         add_warnings(self, plan.warnings)
         add_legacy_note(self, props.folder)
-        metrics = EndpointMetrics(stack=self.stack_name, workload=workload.name)
-        objective, recommended = workload.latency_objective, deployment.recommended
-        alarms = EndpointAlarms(self, "Alarms", metrics=metrics, objective=objective, recommended=recommended)
-        production = self._served(plan)
-        endpoint = WorkloadEndpoint(
+        archive = props.built.archive(self, "Archive")
+        image = self._image("Image", hosting.image_uri, props.built.artifact, plan.instance_types)
+        # In production the log of a deleted endpoint is kept. A failed first deployment leaves none behind.
+        keep = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if props.options.in_production else RemovalPolicy.DESTROY
+        endpoint = RecommendedEndpoint(
             self,
-            "Serving",
-            metrics=metrics,
-            objective=objective,
-            hosting=hosting,
-            plan=plan,
-            production=production,
+            "Default",  # Leaves no trace in the logical ids of its resources.
+            archive=archive,
+            image=image,
+            recommendation=plan.deployment.recommendation,
+            objective=workload.latency_objective,
+            instance_type=plan.deployment.instance_type,
+            min_instances=plan.deployment.min_instances,
+            scaling=hosting.scaling if plan.deployment.autoscaled else None,
+            environment={**server_environment(props.built.artifact), **props.built.artifact.environment},
+            endpoint_name=self.stack_name,
+            workload=workload.name,
+            fallback_instance_types=hosting.fallback_instance_types,
+            update=plan.update,
             shadow=self._shadow(shadow),
-            in_production=props.options.in_production,
+            network=hosting.network,
+            kms_key=named_key(self, hosting.kms_key_arn),
+            data_capture=hosting.data_capture,
+            alarm_topic=props.options.alarm_topic,
+            alarm_email=props.options.alarm_email,
+            log_removal_policy=keep,
         )
-        if deployment.autoscaling is not None:
-            EndpointScaling(
-                self,
-                "Scaling",
-                endpoint_name=endpoint.endpoint_name,
-                autoscaling=deployment.autoscaling,
-                rules=hosting.scaling,
-            )
-        paging = self._watch(metrics, alarms, deployment)
         recommender = RecommenderAccess(
-            self,
-            "Recommender",
-            workload=workload,
-            endpoint=endpoint,
-            archive=production.archive,
-            image=production.image,
+            self, "Recommender", workload=workload, endpoint=endpoint, archive=archive, image=image
         )
         generator = GeneratorAccess(self, "Generator", workload=workload, endpoint=endpoint)
         # inference_recommender finds these outputs by name.
@@ -76,39 +68,23 @@ class SageMakerEndpointStack(Stack):
         CfnOutput(self, "ModelName", value=endpoint.model_name)
         CfnOutput(self, "RecommenderRoleArn", value=recommender.role.role_arn)
         CfnOutput(self, "GeneratorRoleArn", value=generator.role.role_arn)
-        CfnOutput(self, "HostedTarget", value=props.folder.workload.hosting.target)
-        CfnOutput(self, "PagingTopicArn", value=paging.topic.topic_arn)
-
-    def _served(self, plan: EndpointPlan) -> Served:
-        built, deployment = self._props.built, plan.deployment
-        image = self._image("Image", self._hosting.image_uri, built.artifact, plan.instance_types)
-        # The servers print metrics of their own as lines of their log.
-        reporting = {"METRICS_WORKLOAD": self._props.folder.workload.name, "METRICS_STACK": self.stack_name}
-        return Served(
-            artifact=built.artifact,
-            archive=built.archive(self, "Archive"),
-            image=image,
-            environment={**built.artifact.environment, **deployment.environment, **reporting},
-            instance_types=plan.instance_types,
-            instance_count=deployment.instance_count,
-        )
+        CfnOutput(self, "HostedTarget", value=workload.hosting.target)
+        CfnOutput(self, "PagingTopicArn", value=endpoint.paging.topic.topic_arn)
 
     def _shadow(self, built: BuiltArtifact | None) -> Served | None:
         shadow = self._hosting.shadow
         if built is None or shadow is None:
             return None
         return Served(
-            artifact=built.artifact,
             archive=built.archive(self, "ShadowArchive"),
             image=self._image("ShadowImage", shadow.image_uri, built.artifact, (shadow.instance_type,)),
-            environment=built.artifact.environment,
+            environment={**server_environment(built.artifact), **built.artifact.environment},
             instance_types=(shadow.instance_type,),
             instance_count=shadow.instance_count,
+            percent=shadow.percent,
         )
 
-    def _image(
-        self, id: str, uri: str | None, artifact: ModelArtifact, instance_types: tuple[str, ...]
-    ) -> ServingImage:
+    def _image(self, id: str, uri: str | None, artifact: ModelArtifact, instance_types: tuple[str, ...]) -> EcrImage:
         return ServingImage(
             self,
             id,
@@ -117,25 +93,4 @@ class SageMakerEndpointStack(Stack):
             artifact=artifact,
             instance_types=instance_types,
             workload=self._props,
-        )
-
-    def _watch(self, metrics: EndpointMetrics, alarms: EndpointAlarms, deployment: Deployment) -> Paging:
-        workload = self._props.folder.workload
-        EndpointDashboard(
-            self,
-            "Watch",
-            metrics=metrics,
-            objective=workload.latency_objective,
-            alarms=alarms.all,
-            instance_type=deployment.instance_type,
-            recommended=deployment.recommended,
-            on_neuron=runs_on_neuron(self._props.built.artifact),
-        )
-        return Paging(
-            self,
-            "Paging",
-            workload=workload.name,
-            alarms=alarms.paging,
-            options=self._props.options,
-            own_key=self._hosting.kms_key_arn is not None,
-        )
+        ).image

@@ -1,13 +1,16 @@
-"""The metrics of an endpoint, and those that every workload's programs report.
+"""An endpoint by its name, with its metrics, and the metrics that every workload's programs report.
 
-They need only names: alarms exist before the endpoint that they guard.
+Metrics need only names: alarms exist before the endpoint that they guard.
 """
 
 from dataclasses import dataclass
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Token
 from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_iam as iam
+from constructs import Construct
 
+from stacks.grants import arn_of
 from workloads.client_metric import CLIENT_LATENCY, METRIC_NAMESPACE, metric_dimensions
 
 VARIANT = "AllTraffic"
@@ -15,18 +18,17 @@ MICROSECONDS_PER_MILLISECOND = 1000
 MINUTE = Duration.minutes(1)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ReportedMetrics:
     """Metrics that callers and containers publish under a workload and its stack."""
 
     workload: str
     stack: str
 
-    def client_latency(self, statistic: str) -> cloudwatch.Metric:
+    def metric_client_latency(self, statistic: str) -> cloudwatch.Metric:
         """Milliseconds that callers waited, end to end, as they publish it."""
         return self._reported(CLIENT_LATENCY, statistic)
 
-    def response_time(self, statistic: str) -> cloudwatch.Metric:
+    def metric_response_time(self, statistic: str) -> cloudwatch.Metric:
         """Milliseconds in the Neuron server. Containers of a job that runs this model report under the same name."""
         return self._reported("ResponseTime", statistic)
 
@@ -40,68 +42,69 @@ class ReportedMetrics:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
 class EndpointMetrics(ReportedMetrics):
     """`stack` is also the endpoint's name."""
 
+    variant_name = VARIANT
     config_name: str | None = None
     """Selects the fleet of this endpoint configuration. None selects all fleets of the endpoint."""
 
-    def model_latency(self, statistic: str) -> cloudwatch.Metric:
+    def metric_model_latency(self, statistic: str) -> cloudwatch.Metric:
         """Microseconds. `statistic` may be any percentile, such as "p99"."""
         return self._metric("ModelLatency", statistic)
 
-    def overhead_latency(self) -> cloudwatch.Metric:
+    def metric_overhead_latency(self) -> cloudwatch.Metric:
         """Average microseconds: percentiles of this metric are not documented."""
         return self._metric("OverheadLatency", "Average")
 
-    def queue_time(self) -> cloudwatch.Metric:
+    def metric_queue_time(self) -> cloudwatch.Metric:
         """Mean milliseconds that a request waited in Triton. Each instance reports its own mean every minute."""
         return self._reported("QueueTime", "Average")
 
-    def compute_time(self) -> cloudwatch.Metric:
+    def metric_compute_time(self) -> cloudwatch.Metric:
         """Mean milliseconds that a request computed in Triton."""
         return self._reported("ComputeTime", "Average")
 
-    def invocations(self) -> cloudwatch.Metric:
+    def metric_invocations(self) -> cloudwatch.Metric:
         return self._metric("Invocations", "Sum")
 
-    def invocations_per_instance(self) -> cloudwatch.Metric:
+    def metric_invocations_per_instance(self) -> cloudwatch.Metric:
         return self._metric("InvocationsPerInstance", "Sum")
 
-    def client_error_rate(self) -> cloudwatch.Metric:
+    def metric_client_error_rate(self) -> cloudwatch.Metric:
         """Share of requests answered with a 4xx, from 0 to 1: each request counts 1 or 0."""
         return self._metric("Invocation4XXErrors", "Average")
 
-    def server_error_rate(self) -> cloudwatch.Metric:
+    def metric_server_error_rate(self) -> cloudwatch.Metric:
         """Share of requests answered with a 5xx."""
         return self._metric("Invocation5XXErrors", "Average")
 
-    def model_error_rate(self) -> cloudwatch.Metric:
+    def metric_model_error_rate(self) -> cloudwatch.Metric:
         """Share of requests that the container itself did not answer with a 2xx."""
         return self._metric("InvocationModelErrors", "Average")
 
-    def instances(self) -> cloudwatch.MathExpression:
+    def metric_instances(self) -> cloudwatch.MathExpression:
         # SageMaker reports no instance count; each invocation counts 1/instances in InvocationsPerInstance.
+        shares = self.metric_invocations_per_instance()
         return cloudwatch.MathExpression(
             expression="invocations / per_instance",
-            using_metrics={"invocations": self.invocations(), "per_instance": self.invocations_per_instance()},
+            using_metrics={"invocations": self.metric_invocations(), "per_instance": shares},
             label="Instances",
             period=MINUTE,
         )
 
-    def cpu_utilization(self) -> cloudwatch.Metric:
+    def metric_cpu_utilization(self) -> cloudwatch.Metric:
         """Per cent of one core: 400 is four busy cores."""
         return self._hardware("CPUUtilization")
 
-    def memory_utilization(self) -> cloudwatch.Metric:
+    def metric_memory_utilization(self) -> cloudwatch.Metric:
         return self._hardware("MemoryUtilization")
 
-    def gpu_utilization(self) -> cloudwatch.Metric:
+    def metric_gpu_utilization(self) -> cloudwatch.Metric:
         """Per cent of one GPU: 400 is four busy GPUs."""
         return self._hardware("GPUUtilization")
 
-    def gpu_memory_utilization(self) -> cloudwatch.Metric:
+    def metric_gpu_memory_utilization(self) -> cloudwatch.Metric:
         return self._hardware("GPUMemoryUtilization")
 
     def _hardware(self, name: str) -> cloudwatch.Metric:
@@ -114,5 +117,42 @@ class EndpointMetrics(ReportedMetrics):
             metric_name=name,
             statistic=statistic,
             period=MINUTE,
-            dimensions_map={"EndpointName": self.stack, "VariantName": VARIANT, **fleet},
+            dimensions_map={"EndpointName": self.stack, "VariantName": self.variant_name, **fleet},
+        )
+
+
+@dataclass(kw_only=True)
+class FleetMetrics(EndpointMetrics):
+    """The metrics of the fleet of one endpoint configuration."""
+
+    workload: str
+    stack: str
+    config_name: str | None
+
+
+class NamedEndpoint(EndpointMetrics, Construct):
+    """`endpoint_name`, `endpoint_arn`, grants and metrics, as `aws_sagemaker_alpha.IEndpoint` has them."""
+
+    endpoint_name: str
+    endpoint_arn: str
+
+    @staticmethod
+    def from_endpoint_name(
+        scope: Construct, id: str, endpoint_name: str, *, workload: str | None = None, variant_name: str = VARIANT
+    ) -> "NamedEndpoint":
+        """Imports an endpoint of this account and region, to scale it, to watch it or to let others invoke it.
+
+        `workload` is the name under which callers publish client latency, by default the endpoint's.
+        """
+        endpoint = NamedEndpoint(scope, id)
+        endpoint.endpoint_name = endpoint.stack = endpoint_name
+        # SageMaker writes an endpoint's name in lower case into its ARN.
+        name = endpoint_name if Token.is_unresolved(endpoint_name) else endpoint_name.lower()
+        endpoint.endpoint_arn = arn_of(scope, "sagemaker", "endpoint", name)
+        endpoint.workload, endpoint.variant_name = workload or endpoint_name, variant_name
+        return endpoint
+
+    def grant_invoke(self, grantee: iam.IGrantable) -> iam.Grant:
+        return iam.Grant.add_to_principal(
+            grantee=grantee, actions=["sagemaker:InvokeEndpoint"], resource_arns=[self.endpoint_arn]
         )

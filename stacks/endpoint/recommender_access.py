@@ -11,9 +11,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from stacks.endpoint.endpoint import WorkloadEndpoint
+from stacks.endpoint.endpoint import RecommendedEndpoint
 from stacks.endpoint.network import grant_any_subnet
-from stacks.endpoint.serving_image import ServingImage
 from stacks.grants import (
     ENDPOINT_LOGS,
     acknowledge_actions,
@@ -25,6 +24,7 @@ from stacks.grants import (
     arn_of,
 )
 from stacks.model_archive import ModelArchive
+from stacks.own_image import EcrImage
 from workloads import Workload, images
 
 PAYLOADS = "inference-recommender/*"
@@ -48,9 +48,9 @@ class RecommenderAccess(Construct):
         id: str,
         *,
         workload: Workload,
-        endpoint: WorkloadEndpoint,
+        endpoint: RecommendedEndpoint,
         archive: ModelArchive,
-        image: ServingImage,
+        image: EcrImage,
     ) -> None:
         super().__init__(scope, id)
         self.role = iam.Role(
@@ -106,7 +106,7 @@ class RecommenderAccess(Construct):
 class GeneratorAccess(Construct):
     """`role` is the role of the Processing job of `recommender.generators`."""
 
-    def __init__(self, scope: Construct, id: str, *, workload: Workload, endpoint: WorkloadEndpoint) -> None:
+    def __init__(self, scope: Construct, id: str, *, workload: Workload, endpoint: RecommendedEndpoint) -> None:
         super().__init__(scope, id)
         self.role = iam.Role(
             self,

@@ -3,26 +3,46 @@
 Of two policies, one is enough to add instances, and both must agree to remove some.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aws_cdk import aws_applicationautoscaling as scaling
 from constructs import Construct
 
-from stacks.endpoint.metrics import VARIANT
-from workloads import Autoscaling, EndpointScalingRules, ScheduledMinimum
+from stacks.deployment import problems_of_size, sized
+from stacks.endpoint.metrics import NamedEndpoint
+from stacks.workload_stack import refuse_arguments
+from workloads import Autoscaling, EndpointScalingRules, Recommendation, ScheduledMinimum
 
 Tracking = scaling.CfnScalingPolicy.TargetTrackingScalingPolicyConfigurationProperty
 INVOCATIONS = "SageMakerVariantInvocationsPerInstance"
 CONCURRENCY = "SageMakerVariantConcurrentRequestsPerModelHighResolution"
+DEFAULT_RULES = EndpointScalingRules()
 
 
-class EndpointScaling(Construct):
+class RecommendedScaling(Construct):
+    """Autoscaling of an endpoint's variant with the numbers of a recommendation.
+
+    `endpoint` is one imported with `RecommendedEndpoint.from_endpoint_name`: a `RecommendedEndpoint` has its own
+    autoscaling. The fleet has at least `min_instances`.
+    """
+
     def __init__(
-        self, scope: Construct, id: str, *, endpoint_name: str, autoscaling: Autoscaling, rules: EndpointScalingRules
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        endpoint: NamedEndpoint,
+        recommendation: Recommendation,
+        rules: EndpointScalingRules = DEFAULT_RULES,
+        min_instances: int = 2,
     ) -> None:
         super().__init__(scope, id)
-        resource_id = f"endpoint/{endpoint_name}/variant/{VARIANT}"
+        refuse_arguments(self, problems_of_size(recommendation, None, recommendation.archive_sha256, autoscaled=True))
+        autoscaling = sized(recommendation, None, min_instances).autoscaling
+        assert autoscaling is not None
+        refuse_arguments(self, (f"rules: {each}" for each in problems_of_minimums(rules, min_instances, autoscaling)))
+        resource_id = f"endpoint/{endpoint.endpoint_name}/variant/{endpoint.variant_name}"
         minimums = (*rules.scheduled_minimums, *autoscaling.scheduled_minimums)
         target = scalable_target(self, "sagemaker:variant:DesiredInstanceCount", resource_id, autoscaling, minimums)
         per_instance = autoscaling.target_invocations_per_instance
@@ -41,6 +61,16 @@ class EndpointScaling(Construct):
                 scale_out_cooldown=rules.scale_out_cooldown_s,
                 scale_in_cooldown=rules.scale_in_cooldown_s,
                 disable_scale_in=None if rules.scale_in else True,
+            )
+
+
+def problems_of_minimums(rules: EndpointScalingRules, low: int, autoscaling: Autoscaling) -> Iterator[str]:
+    """Yields scheduled minimums outside of the fleet's bounds."""
+    for number, minimum in enumerate(rules.scheduled_minimums):
+        if not low <= minimum.min_capacity <= autoscaling.max_capacity:
+            yield (
+                f"scheduled_minimums.{number}.min_capacity: got {minimum.min_capacity}. The fleet has between "
+                f"{low} and {autoscaling.max_capacity} instances; choose one of these, or measure for a larger peak."
             )
 
 

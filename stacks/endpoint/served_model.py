@@ -8,9 +8,8 @@ from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
 from stacks.endpoint.network import EndpointVpc
-from stacks.endpoint.serving_image import ServingImage, runs_on_neuron
 from stacks.model_archive import ModelArchive
-from workloads import ModelArtifact
+from stacks.own_image import EcrImage
 
 SHORTEST_TIMEOUT_S, LONGEST_TIMEOUT_S = 60, 3600
 DOWNLOAD_S, DOWNLOAD_BYTES_PER_S = 60, 20_000_000
@@ -19,14 +18,14 @@ START_S, START_BYTES_PER_S = 300, 10_000_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Served:
-    """`instance_types` are tried in turn. The first is the type that was measured."""
+    """`instance_types` are tried in turn; the first was measured. A shadow gets `percent` of the requests."""
 
-    artifact: ModelArtifact
     archive: ModelArchive
-    image: ServingImage
+    image: EcrImage
     environment: Mapping[str, str]
     instance_types: Sequence[str]
     instance_count: int
+    percent: int = 100
 
 
 class ServedModel(Construct):
@@ -46,7 +45,7 @@ class ServedModel(Construct):
             primary_container=sagemaker.CfnModel.ContainerDefinitionProperty(
                 image=served.image.uri,
                 model_data_url=served.archive.url,
-                environment={**_server_environment(served.artifact), **served.environment},
+                environment=dict(served.environment),
             ),
             vpc_config=sagemaker.CfnModel.VpcConfigProperty(
                 subnets=network.subnet_ids, security_group_ids=network.security_group_ids
@@ -61,7 +60,7 @@ class ServedModel(Construct):
 
     def variant(self, name: str, weight: float) -> sagemaker.CfnEndpointConfig.ProductionVariantProperty:
         served = self._served
-        timeouts = startup_timeouts(served.artifact.archive_bytes)
+        timeouts = startup_timeouts(served.archive.size_bytes)
         first, *others = served.instance_types
         pools = [
             sagemaker.CfnEndpointConfig.InstancePoolProperty(instance_type=name, priority=priority)
@@ -105,15 +104,3 @@ def startup_timeouts(archive_bytes: int) -> StartupTimeouts:
 
 def _within_limits(seconds: int) -> int:
     return max(SHORTEST_TIMEOUT_S, min(LONGEST_TIMEOUT_S, seconds))
-
-
-def _server_environment(artifact: ModelArtifact) -> dict[str, str]:
-    """Returns nothing for containers/neuron, which reads all of its settings from the archive."""
-    if runs_on_neuron(artifact):
-        return {}
-    return {
-        # An archive with more than one model directory answers /invocations with this one.
-        "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": artifact.default_model,
-        # The image's default logs every request.
-        "SAGEMAKER_TRITON_LOG_VERBOSE": "false",
-    }

@@ -3,8 +3,9 @@
 On CPU and GPU it is Triton with packages (containers/triton), on Inferentia the server of containers/neuron.
 """
 
+from dataclasses import replace
+
 from aws_cdk import Annotations
-from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from stacks.own_image import OwnImage
@@ -14,7 +15,7 @@ from workloads.images import host_ami, starts
 
 
 class ServingImage(Construct):
-    """`uri` for the model's container, `host_ami` for the variant."""
+    """`image` for the model's container, with the host AMI that starts it."""
 
     def __init__(
         self,
@@ -30,23 +31,20 @@ class ServingImage(Construct):
         super().__init__(scope, id)
         self._triton_version, self._instance_type, self._artifact = triton_version, instance_types[0], artifact
         self._workload = workload
-        self.host_ami: str | None = None
+        host: str | None = None
         kind = own_images.endpoint_kind(artifact.runtime, triton_version, self._instance_type)
         if not runs_on_neuron(artifact):
-            self.host_ami = next(filter(None, (host_ami(triton_version, name) for name in instance_types)), None)
+            host = next(filter(None, (host_ami(triton_version, name) for name in instance_types)), None)
             for name in instance_types:
-                self._check_driver(name)
+                self._check_driver(name, host)
             if image_uri is None:
                 self._check_triton(kind)
-        self._own = OwnImage(self, "Own", uri=image_uri, kind=kind, workload=workload)
-        self.uri = self._own.uri
+        own = OwnImage(self, "Own", uri=image_uri, kind=kind, workload=workload)
+        self.image = replace(own.image, host_ami=host)
 
-    def grant_pull(self, role: iam.Role) -> None:
-        self._own.grant_pull(role)
-
-    def _check_driver(self, instance_type: str) -> None:
+    def _check_driver(self, instance_type: str, host: str | None) -> None:
         """Adds a warning if no source says that the image starts on the host: a container that fails logs nothing."""
-        if starts(self._triton_version, instance_type, self.host_ami) is True:
+        if starts(self._triton_version, instance_type, host) is True:
             return
         image = f"Triton {self._triton_version}" if self._triton_version else "the image of hosting.image_uri"
         Annotations.of(self).add_warning_v2(
@@ -75,3 +73,15 @@ class ServingImage(Construct):
 
 def runs_on_neuron(artifact: ModelArtifact) -> bool:
     return artifact.runtime in ("neuron", "neuronx")
+
+
+def server_environment(artifact: ModelArtifact) -> dict[str, str]:
+    """Returns nothing for containers/neuron, which reads all of its settings from the archive."""
+    if runs_on_neuron(artifact):
+        return {}
+    return {
+        # An archive with more than one model directory answers /invocations with this one.
+        "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": artifact.default_model,
+        # The image's default logs every request.
+        "SAGEMAKER_TRITON_LOG_VERBOSE": "false",
+    }

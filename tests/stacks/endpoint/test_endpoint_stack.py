@@ -5,7 +5,7 @@ from typing import Any
 from aws_cdk import App, Duration, Stack
 from aws_cdk import aws_iam as iam
 
-from stacks.endpoint.endpoint import WorkloadEndpoint
+from stacks import RecommendedEndpoint
 from tests.stacks.miniature import Repository, Synthesis, candidate
 from tests.stacks.templates import filled
 from workloads import Autoscaling, ScheduledMinimum, file_sha256
@@ -144,7 +144,8 @@ def test_the_recommender_reads_payloads_and_may_hand_on_two_roles(unmeasured: Sy
 
 def test_invoking_is_granted_only_on_this_endpoint(repository: Repository) -> None:
     synthesis = repository.synthesise()
-    endpoint = next(child for child in synthesis.stack.node.children if isinstance(child, WorkloadEndpoint))
+    endpoint = synthesis.stack.node.find_child("Default")
+    assert isinstance(endpoint, RecommendedEndpoint)
     stack = Stack(App(), "Caller")
     caller = iam.Role(stack, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
     grant = endpoint.grant_invoke(caller)
