@@ -18,19 +18,19 @@ from workloads import ROOT
 
 PACKAGES = ("workloads", "aws_api", "model_build", "inference_recommender", "stacks", "containers", "local_aws")
 BUDGETS = {
-    41619_416,
-    35813_358,
-    4448_444,
+    "inference_recommender": 19_416,
+    "model_build": 13_358,
+    "local_aws": 8_444,
     "containers": 6_982,
-    4171_417,
-    0187_018,
+    "aws_api": 1_417,
+    "stacks": 7_018,
     "workloads": 3_940,
-    3684_368,
-    8323_832,
-    02752_027,
+    "benchmarks": 4_368,
+    "scripts": 3_832,
+    "tests": 51_511,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
-39468_394
+PRODUCTION_LINES = 68_394
 SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
 
