@@ -7,6 +7,9 @@ A minute of closed-loop users gives the estimate for each process. Then the sear
 have the coefficient of variation of the row. The replay is a recording of `RECORDED`, and its estimate is of the
 process that fits it. A search without a capacity counts by its interval, and not at all without a lower end. Rates are
 a minute. Goal: the estimate and the search are inside each other's interval in 9 of 10 cases.
+
+The first round begins with two proofs under `BURSTY`, of fleets that the estimates size. Goal: the fleet for Poisson
+arrivals is missed, and the fleet for `BURSTY` is kept.
 """
 
 import sys
@@ -20,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks import goals, harness
 from benchmarks.goals import Goal
 from benchmarks.plain_triton import http_triton
+from benchmarks.searches.prove import recommendation
 from inference_recommender.capacity.arrivals import arrival_times
 from inference_recommender.capacity.flow_equivalent import SettledPeriods, settled_periods
 from inference_recommender.capacity.probe import Capacity
@@ -27,17 +31,22 @@ from inference_recommender.capacity.search import Search
 from inference_recommender.load_generator.time_stamps import fitted
 from inference_recommender.measure.load_test import LoadTest
 from inference_recommender.measure.probe import GeneratorProbe
+from inference_recommender.measure.proving import Proving, default_duration_s
 from inference_recommender.measure.system import SystemUnderTest, system_at_url
 from inference_recommender.measurement import limit_of
 from inference_recommender.payloads import content_type_of, payload_archive
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import PAYLOADS, RunFolder
-from workloads import ROOT, ArrivalProcess, WorkloadFolder, load_artifact, load_workload
+from workloads import POISSON, ROOT, ArrivalProcess, WorkloadFolder, load_artifact, load_workload
+from workloads.folder import with_settings
 
 MODEL, TRAFFIC = "spellcheck", "quick"
 CVS = (0.5, 1.0, 2.0, 4.0)
 RECORDED = ArrivalProcess(process="markov-modulated", dispersion=20.0, burst_s=2.0)
 RECORDED_PER_S, RECORDED_S = 400.0, 300.0
+PEAK = "objective.peak_invocations_per_minute=2000000"
+"""For proofs: in a large fleet, the load of an instance does not depend on the rounded count."""
+BURSTY = ArrivalProcess(process="gamma", cv=CVS[-1])
 INSIDE = 0.9
 LINE = "{:24}{:>10}  {:>17}{:>10}  {:>17}{:>8}"
 
@@ -47,6 +56,7 @@ def main() -> int:
     folder, artifact = load_workload(MODEL), load_artifact(ROOT, MODEL, "cpu")
     print(LINE.format("arrivals", "estimate", "95 %", "search", "95 %", "inside"), flush=True)
     inside: list[bool] = []
+    right: list[bool] = []
     repository = ROOT / "build" / MODEL / "cpu" / "repository"
     with (
         tempfile.TemporaryDirectory() as name,
@@ -55,28 +65,37 @@ def main() -> int:
         system = system_at_url(triton.url, artifact.default_model)
         for round_number in range(options.rounds):
             run_folder = RunFolder(Path(name) / str(round_number))
-            inside += _round(folder, system, run_folder, float(options.seconds))
-    share = float(np.mean(inside))
-    goal = Goal(cell="estimate and search inside each other's interval", figure=share, limit=INSIDE)
-    return goals.finish("arrivals", (), {"cases": len(inside)}, [goal])
+            settled = _users(folder, system, run_folder)
+            if not right:
+                right += _proofs(folder, system, run_folder, settled)
+            inside += _searches(folder, system, run_folder, settled, float(options.seconds))
+    judged = [
+        Goal(cell="estimate and search inside each other's interval", figure=float(np.mean(inside)), limit=INSIDE),
+        Goal(cell="right verdicts of proofs", figure=float(np.mean(right)), limit=1.0),
+    ]
+    return goals.finish("arrivals", (), {"cases": len(inside), "proofs": len(right)}, judged)
 
 
-def _round(folder: WorkloadFolder, system: SystemUnderTest, run_folder: RunFolder, longest_s: float) -> Iterator[bool]:
+def _users(folder: WorkloadFolder, system: SystemUnderTest, run_folder: RunFolder) -> SettledPeriods:
     workload = folder.workload
     run_folder.keep_workload(workload)
     run_folder.keep_bytes(PAYLOADS, payload_archive(folder.payloads(), workload.latency_objective))
-    settled = _users(folder, system, run_folder)
+    test = LoadTest(system=system, traffic=folder.traffic(TRAFFIC), request_timeout_s=60.0)
+    (measured,) = test.measure(run_folder, Progress())
+    assert measured.series is not None
+    settled = settled_periods(measured.series, measured.series.latency_ms)
+    assert settled is not None
+    return settled
+
+
+def _searches(
+    folder: WorkloadFolder, system: SystemUnderTest, run_folder: RunFolder, settled: SettledPeriods, longest_s: float
+) -> Iterator[bool]:
+    limit = limit_of(folder.workload.latency_objective)
     for label, process in _processes(run_folder.path):
-        limit = limit_of(workload.latency_objective)
         arrivals = fitted(process, settled.estimate(limit).invocations_per_minute or 600.0)
         estimate = settled.estimate(limit, arrivals)
-        probe = GeneratorProbe(
-            run_folder.path / PAYLOADS,
-            run_folder.path / label,
-            system,
-            content_type=content_type_of(workload),
-            arrivals=process,
-        )
+        probe = _probe(folder, system, run_folder, label, process)
         start = estimate.invocations_per_minute or 600.0
         searched = Search(send=probe, limit=limit, start=start, longest_s=longest_s, arrivals=arrivals).run()
         decided = searched.invocations_per_minute is not None
@@ -88,13 +107,39 @@ def _round(folder: WorkloadFolder, system: SystemUnderTest, run_folder: RunFolde
             yield holds
 
 
-def _users(folder: WorkloadFolder, system: SystemUnderTest, run_folder: RunFolder) -> SettledPeriods:
-    test = LoadTest(system=system, traffic=folder.traffic(TRAFFIC), request_timeout_s=60.0)
-    (measured,) = test.measure(run_folder, Progress())
-    assert measured.series is not None
-    settled = settled_periods(measured.series, measured.series.latency_ms)
-    assert settled is not None
-    return settled
+def _proofs(
+    folder: WorkloadFolder, system: SystemUnderTest, run_folder: RunFolder, settled: SettledPeriods
+) -> Iterator[bool]:
+    workload = with_settings(folder, [PEAK]).workload
+    limit = limit_of(workload.latency_objective)
+    for name, sized_for, right in (("Poisson arrivals", POISSON, "missed"), ("bursty arrivals", BURSTY, "kept")):
+        capacity = settled.estimate(limit, sized_for).invocations_per_minute
+        assert capacity is not None
+        proving = Proving(
+            recommendation=recommendation(workload, capacity),
+            system=system,
+            probe=_probe(folder, system, run_folder, f"proof, {name}", BURSTY),
+            longest_s=default_duration_s(BURSTY, capacity),
+            sizing=workload.sizing,
+            arrivals=BURSTY,
+        )
+        proving.tests.pop(proving.loss.name, None)  # the peak decides
+        proving.run()
+        proof = proving.proof(machine="", measured_at="", run="")
+        print(f"fleet for {name}, {proof.invocations_per_minute:,.0f} an instance: {proof.verdict}", flush=True)
+        yield proof.verdict == right
+
+
+def _probe(
+    folder: WorkloadFolder, system: SystemUnderTest, run_folder: RunFolder, name: str, arrivals: ArrivalProcess
+) -> GeneratorProbe:
+    return GeneratorProbe(
+        run_folder.path / PAYLOADS,
+        run_folder.path / name,
+        system,
+        content_type=content_type_of(folder.workload),
+        arrivals=arrivals,
+    )
 
 
 def _processes(folder: Path) -> Iterator[tuple[str, ArrivalProcess]]:

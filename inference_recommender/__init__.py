@@ -1,31 +1,21 @@
 """Takes a workload from its objective to an instance count: job, load, capacity, size, report."""
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from inference_recommender.progress import Progress
-    from workloads import Recommendation, WorkloadFolder
+    from inference_recommender.measure.fleet_proof import prove
+    from inference_recommender.measure.workload_run import run
+    from inference_recommender.sizing.evidence import size
+
+__all__ = ["prove", "run", "size"]
 
 
-def run(
-    workload: "str | WorkloadFolder",
-    *,
-    model: object = None,
-    job: Literal["default", "advanced"] = "advanced",
-    traffic: str = "production",
-    settings: Sequence[str] = (),
-    runs: Path = Path("runs"),
-    progress: "Progress | None" = None,
-) -> "Recommendation":
-    """Measures a model by a job of SageMaker Inference Recommender, and returns the recommended fleet.
+def __getattr__(name: str) -> object:
+    """Imports the functions when one is first used. They need SciPy and matplotlib; the client needs neither."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from inference_recommender.measure.fleet_proof import prove
+    from inference_recommender.measure.workload_run import run
+    from inference_recommender.sizing.evidence import size
 
-    `workload` is a folder of workloads/, or its name: objective, instance types and payloads. `model` is a Model of the
-    SageMaker SDK or of sagemaker-core, a model's name, or a model package's ARN; None is the stack's model. `traffic`
-    is a [traffic.NAME] of workload.toml. `settings` are as in --set: "recommender.role_arn=…". The run's folder is
-    below `runs`. Raises `workloads.UsageError`, `Unavailable` or `NoVerdict`.
-    """
-    from inference_recommender.measure.python_run import run_job  # scipy and boto3: the client needs neither
-
-    return run_job(workload, model=model, job=job, traffic=traffic, settings=settings, runs=runs, progress=progress)
+    return {"prove": prove, "run": run, "size": size}[name]

@@ -8,7 +8,7 @@ examples:
   python -m inference_recommender invoke spellcheck "runing sheos"
       sends a request to the deployed endpoint
 
-Each command has --help. See docs/measuring.md.
+Each command has --help. `--root DIR` before the command names the repository. See docs/measuring.md.
 
 stdout is the result, stderr is progress and warnings. Exit codes: 0 the objective is met; 1 no candidate meets it;
 2 usage error or error in a workload file; 3 AWS, the endpoint or the toolchain is unavailable; 4 inconclusive or
@@ -22,11 +22,9 @@ from typing import Any
 
 from rich.console import Console
 
-from inference_recommender.output import Commands, tell
+from inference_recommender.output import COMMANDS, Commands, tell
 from workloads import ProjectError
 from workloads.program import CommandParser, exit_code
-
-COMMANDS = ("run", "prove", "tune", "experiment", "simulate", "size", "compare", "report", "invoke", "register", "jobs")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -45,16 +43,18 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser(arguments: list[str]) -> argparse.ArgumentParser:
-    """Returns a parser of the named command, or of all commands if none is named."""
+    """Returns a parser of the command that `arguments` name, or one that lists all commands."""
     parser = argparse.ArgumentParser(
         prog="python -m inference_recommender",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands", parser_class=CommandParser)
-    named = [name for name in arguments[:1] if name in COMMANDS]
-    for name in named or COMMANDS:
-        _add(name, commands)
+    if arguments and arguments[0] in COMMANDS:
+        _add(arguments[0], commands)
+        return parser
+    for name, summary in COMMANDS.items():
+        commands.add_parser(name, help=summary)
     return parser
 
 

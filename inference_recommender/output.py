@@ -3,6 +3,7 @@
 import argparse
 import re
 import sys
+from functools import partial
 from typing import Any, Self, TypeAlias
 
 from rich.console import Console
@@ -12,15 +13,28 @@ from inference_recommender import progress
 from workloads.program import printable
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-
+COMMANDS = {
+    "run": "measure a workload and size its fleet",
+    "prove": "whether the recommended fleet keeps its objective",
+    "tune": "search the serving configuration with the highest capacity",
+    "experiment": "measure every variant on every instance type, as one table",
+    "simulate": "simulate autoscaling under a traffic trace",
+    "size": "a fleet or a batch's shards from evidence, without AWS",
+    "compare": "compare two runs: is the second one slower beyond the noise",
+    "report": "render the report of a run, without AWS",
+    "invoke": "send texts to a workload's deployed endpoint, print its answers",
+    "register": "register the deployed model in the model registry",
+    "jobs": "list, describe, explain and stop jobs, clean up after them",
+}
+"""Each command's summary."""
 LOG_WIDTH = 120
 """Columns of a table if stdout is no terminal."""
 
 
-def add_command(
-    commands: Commands, name: str, summary: str, example: str, description: str | None = None
-) -> argparse.ArgumentParser:
+def add_command(commands: Commands, example: str, description: str | None = None) -> argparse.ArgumentParser:
     """Adds a command whose help ends with an example, a command line without `python -m inference_recommender`."""
+    name = example.split()[0]
+    summary = COMMANDS[name]
     return commands.add_parser(
         name,
         help=summary,
@@ -57,11 +71,11 @@ class JobProgress(progress.Progress):
     """Shows a bar for each job's traffic on a terminal; elsewhere a line whenever a status changes."""
 
     def __init__(self, console: Console) -> None:
+        super().__init__(partial(tell, console))
         self._console = console
         columns = (TextColumn("[bold]{task.description}"), BarColumn(bar_width=12), TimeElapsedColumn())
         self._bar = Progress(*columns, console=console, disable=not console.is_terminal)
         self._tasks: dict[str, TaskID] = {}
-        self._shown: tuple[str, str] | None = None
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -75,14 +89,12 @@ class JobProgress(progress.Progress):
 
     def update(self, update: progress.ProgressUpdate) -> None:
         """Prints the job's name, which is long, once on a terminal, and for each status elsewhere."""
-        name, place = update.job_name, "" if update.jobs == 1 else f"{update.number} of {update.jobs}"
-        title = f"{name} ({place})" if place else name
-        if self._console.is_terminal and name not in self._tasks:
-            tell(self._console, title)
-        elif not self._console.is_terminal and (name, update.status) != self._shown:
-            tell(self._console, f"{title}: {update.status}")
-        self._shown = (name, update.status)
+        name = update.job_name
+        if not self._console.is_terminal:
+            super().update(update)
+            return
         if name not in self._tasks:
+            tell(self._console, update.title)
             self._tasks[name] = self._bar.add_task("", total=update.expected_s)
         completed = min(update.elapsed_s, update.expected_s)
-        self._bar.update(self._tasks[name], description=f"{place} {update.status}".strip(), completed=completed)
+        self._bar.update(self._tasks[name], description=f"{update.place} {update.status}".strip(), completed=completed)

@@ -1,4 +1,4 @@
-"""How a long run reports its progress. The CLI draws it; the library alone is silent."""
+"""How a long run reports its progress. The CLI draws it; a library is silent or calls back with sentences."""
 
 import time
 from collections.abc import Callable
@@ -18,12 +18,27 @@ class ProgressUpdate:
     jobs: int = 1
     """The number of the run's jobs."""
 
+    @property
+    def place(self) -> str:
+        return "" if self.jobs == 1 else f"{self.number} of {self.jobs}"
+
+    @property
+    def title(self) -> str:
+        return f"{self.job_name} ({self.place})" if self.place else self.job_name
+
 
 class Progress:
-    """Shows nothing. Subclasses show what they receive."""
+    """Reports each new status of a job as a sentence. Subclasses show more. Without `report` it is silent."""
+
+    def __init__(self, report: Callable[[str], None] = lambda sentence: None) -> None:
+        self._report = report
+        self._last: str | None = None
 
     def update(self, update: ProgressUpdate) -> None:
         """Receives a job's state."""
+        if (sentence := f"{update.title}: {update.status}") != self._last:
+            self._last = sentence
+            self._report(sentence)
 
     def timed(self, name: str, expected_s: float) -> Callable[[str], None]:
         """Returns a function that reports a status, with the seconds since now."""
@@ -37,3 +52,4 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Reports something unusual that does not end the run, as a sentence."""
+        self._report(text)

@@ -13,18 +13,16 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from local_aws import machine
-from local_aws.account import Account
-from local_aws.process.triton import remove_leftovers
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
-from local_aws.quotas import new_account
-from local_aws.server import AccountServer, as_shell, exports
-from local_aws.settings import AccountSettings
 from local_aws.state_folder import PRIVATE, StateFolder
 from workloads import ROOT, ProjectError
 from workloads.program import exit_code, printable
+
+if TYPE_CHECKING:
+    from local_aws.account import Account
 
 OPEN_FILES = 8192
 HIGHEST_PORT = 65535
@@ -37,7 +35,7 @@ examples:
   python -m local_aws --port 5055 --state /tmp/account serve on a port of your choice, with logs and jobs elsewhere
 
 {TOOLCHAIN_VARIABLE} names the virtual environment with nvidia-pytriton (default: .venv-triton).
-See docs/local-account.md.
+--root DIR before the other options names the repository. See docs/local-account.md.
 """
 log = logging.getLogger("local_aws")
 
@@ -45,6 +43,10 @@ log = logging.getLogger("local_aws")
 def main(arguments: list[str] | None = None, **parts: Any) -> int:
     """Serves until Ctrl-C or SIGTERM. `parts` are the fields of `AccountSettings` that a rehearsal replaces."""
     options = parser().parse_args(arguments)
+    from local_aws.account import Account  # --help is quick without moto
+    from local_aws.quotas import new_account
+    from local_aws.settings import AccountSettings
+
     _log_to_stderr()
     os.umask(PRIVATE)  # logs, models and jobs are for their owner only
     _allow_open_files()
@@ -72,7 +74,10 @@ def main(arguments: list[str] | None = None, **parts: Any) -> int:
     return 0
 
 
-def _serve(account: Account, folder: StateFolder, port: int, stop: threading.Event) -> None:
+def _serve(account: "Account", folder: StateFolder, port: int, stop: threading.Event) -> None:
+    from local_aws.process.triton import remove_leftovers
+    from local_aws.server import AccountServer, as_shell, exports
+
     settings = account.settings
     account.install()
     try:

@@ -8,26 +8,15 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
-from model_build import matrix, render
-from model_build.init import init_command as initialising
-from model_build.lint import lint_command as linting
-from model_build.plan import BuildPlan, plan
+from model_build import render
 from model_build.progress import Progress, seldom
-from model_build.remote import remote_options as remote
-from workloads import ROOT, ProjectError, Unavailable, UsageError, WorkloadFolder, load_workload, workload_names
-from workloads.program import (
-    CommandParser,
-    Unforeseen,
-    exit_code,
-    foreseen,
-    logged,
-    printable,
-    write_traceback,
-)
+from workloads import ROOT, ProjectError, UsageError, WorkloadFolder, load_workload, workload_names
+from workloads.program import CommandParser, exit_code, printable
+
+if TYPE_CHECKING:
+    from model_build.plan import BuildPlan
 
 LOG_INTERVAL_S = 30.0
 """Seconds between lines of progress if standard error is not a terminal."""
@@ -37,7 +26,10 @@ EXIT_CODES = (
     "70 internal error; 130 interrupted."
 )
 COMMANDS = {
-    "init": (initialising.PURPOSE, "init reviews --from ./my-checkpoint --examples reviews.csv"),
+    "init": (
+        "write a workload's folder from a checkpoint and a file of examples",
+        "init reviews --from ./my-checkpoint --examples reviews.csv",
+    ),
     "plan": ("print what a build does, without building", "plan spellcheck --target cpu"),
     "build": ("export, compile, verify and pack into build/WORKLOAD/TARGET/", "build spellcheck --target cpu"),
     "verify": ("compare the built archive with the checkpoint again", "verify spellcheck --target cpu"),
@@ -54,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # torch's OpenMP threads spin while they wait: with another process on the cores, `generate` crawls.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        program = parser()
+        program = parser(arguments)
         options = program.parse_args(arguments)
         if options.command is None:
             program.print_help()
@@ -69,10 +61,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """Returns the parser of all commands, with the options of the one that `arguments` name. The imports are local, so
+    that help is quick without the modules of the commands.
+    """
     layout = argparse.RawDescriptionHelpFormatter
     examples = "\n".join(["examples:", *(f"  {line}" for line in map(example, COMMANDS))])
-    epilog = f"{examples}\n\n{EXIT_CODES}\n\nSee docs/building.md. Each command has --help."
+    root = "Each command has --help. --root DIR before the command names the repository. See docs/building.md."
+    epilog = f"{examples}\n\n{EXIT_CODES}\n\n{root}"
     program = argparse.ArgumentParser(
         prog="python -m model_build", description=DESCRIPTION, epilog=epilog, formatter_class=layout
     )
@@ -85,17 +81,35 @@ def parser() -> argparse.ArgumentParser:
             epilog=f"example:\n  {example(name)}\n\n{EXIT_CODES}",
             formatter_class=layout,
         )
-        {"init": initialising.add_options, "lint": linting.add_options}.get(name, _add_build_options)(command)
-        command.add_argument("--json", action="store_true", help="print exactly one JSON document on stdout")
-        if name == "plan":
-            command.add_argument("--families", action="store_true", help="print which target takes which model family")
-        if name == "build":
+        if name in arguments[:1]:
+            _add_options(name, command)
+    return program
+
+
+def _add_options(name: str, command: argparse.ArgumentParser) -> None:
+    if name == "init":
+        from model_build.init import init_command
+
+        init_command.add_options(command)
+    elif name == "lint":
+        from model_build.lint import lint_command
+
+        lint_command.add_options(command)
+    else:
+        _add_build_options(command)
+    command.add_argument("--json", action="store_true", help="print exactly one JSON document on stdout")
+    if name == "plan":
+        command.add_argument("--families", action="store_true", help="print which target takes which model family")
+    if name in ("build", "verify"):
+        from model_build.remote import remote_options as remote
+
+        if name == "verify":
+            _add_verify_options(command)
+            remote.add_verify_options(command)
+        else:
             compare = "time a CPU encoder against the other CPU runtime on this machine, and record its ratio"
             command.add_argument("--compare-runtimes", action="store_true", help=compare)
             remote.add_build_options(command)
-        if name == "verify":
-            _add_verify_options(command)
-    return program
 
 
 def example(command: str) -> str:
@@ -122,11 +136,13 @@ def _add_verify_options(command: argparse.ArgumentParser) -> None:
     source.add_argument("--builder", choices=["rtx", "onnxruntime"], help=builder)
     outputs = "compare the outputs that containers.batch.record wrote; with --on sagemaker, only write them there"
     command.add_argument("--outputs", type=Path, metavar="FILE", help=outputs)
-    remote.add_verify_options(command)
 
 
 def _init(options: argparse.Namespace) -> int:
-    with _status() as show, _tools_installed():
+    from model_build.init import init_command as initialising
+    from model_build.python_build import tools_installed
+
+    with _status() as show, tools_installed():
         written = initialising.run(options, ROOT, _named(show, options.name))
     for warning in written["warnings"]:
         print(f"Warning: {warning}", file=sys.stderr)
@@ -135,7 +151,10 @@ def _init(options: argparse.Namespace) -> int:
 
 
 def _lint(options: argparse.Namespace) -> int:
-    with _tools_installed():
+    from model_build.lint import lint_command as linting
+    from model_build.python_build import tools_installed
+
+    with tools_installed():
         findings, context = linting.check(options, ROOT)
     if options.json:
         print(json.dumps(linting.document(findings, context), indent=2))
@@ -147,6 +166,8 @@ def _lint(options: argparse.Namespace) -> int:
 def _build(options: argparse.Namespace) -> int:
     """Runs `plan`, `build` or `verify` on one build after another; a failure does not stop the others."""
     if options.command == "plan" and options.families:
+        from model_build import matrix
+
         print(json.dumps(matrix.document(), indent=2, ensure_ascii=False) if options.json else matrix.markdown())
         return 0
     _check_usage(options)
@@ -186,6 +207,8 @@ def _status() -> Iterator[Progress]:
         with os.fdopen(os.dup(2), "w", encoding="utf-8", buffering=1) as log:
             yield seldom(partial(print, file=log), LOG_INTERVAL_S)
         return
+    from rich.console import Console
+
     with (
         os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8") as terminal,
         Console(file=terminal).status("") as status,
@@ -218,6 +241,10 @@ def _chosen(options: argparse.Namespace) -> Iterable[tuple[WorkloadFolder, str]]
 
 def _run(options: argparse.Namespace, folder: WorkloadFolder, name: str, progress: Progress) -> dict[str, Any]:
     """Returns the document of one build, plan or verification."""
+    from model_build.plan import plan
+    from model_build.python_build import build
+    from model_build.remote import remote_options as remote
+
     if options.command == "build" and options.on == "sagemaker":
         return remote.build(folder, name, options, ROOT, progress)
     if options.command == "verify" and options.on == "sagemaker":
@@ -225,30 +252,30 @@ def _run(options: argparse.Namespace, folder: WorkloadFolder, name: str, progres
         if options.outputs is not None:
             return {"outputs": str(outputs)}
         options.outputs = outputs
+    if options.command == "build":
+        compare = options.compare_runtimes
+        built = build(folder, name, root=ROOT, compare_runtimes=compare, progress=progress, warn=_warn)
+        artifact = built.model_dump(mode="json")
+        if artifact["runner_up"]:
+            print(render.runner_up(artifact), file=sys.stderr)
+        return artifact
     planned = plan(folder, name, ROOT)
     for warning in planned.warnings:
-        print(f"Warning: {warning}", file=sys.stderr)
-    return planned.document() if options.command == "plan" else _run_here(options, planned, progress)
+        _warn(warning)
+    return planned.document() if options.command == "plan" else _verify(options, planned, progress)
 
 
-def _run_here(options: argparse.Namespace, planned: BuildPlan, progress: Progress) -> dict[str, Any]:
-    verifying = options.command == "verify"
-    if not (verifying and options.recorded):
-        with _tools_installed():
-            from model_build import rows  # --help is quick without the tokenizers
+def _verify(options: argparse.Namespace, planned: "BuildPlan", progress: Progress) -> dict[str, Any]:
+    from model_build.python_build import check_rows, failures_with_log, tools_installed
 
-            rows.check(planned)
+    if not options.recorded:
+        check_rows(planned)
     # Only here: --help and plan are quick without the packages that a build imports.
-    from model_build.build import build, check_engines, verify_built, verify_graphs, verify_outputs, verify_recorded
+    from model_build.execute import check_engines, verify_built, verify_graphs, verify_outputs, verify_recorded
 
-    if verifying and options.recorded:
+    if options.recorded:
         return verify_recorded(planned).model_dump(mode="json")
-    with _failures_with_log(planned), _tools_installed():
-        if not verifying:
-            artifact = build(planned, progress, compare_runtimes=options.compare_runtimes).model_dump(mode="json")
-            if artifact["runner_up"]:
-                print(render.runner_up(artifact), file=sys.stderr)
-            return artifact
+    with failures_with_log(planned), tools_installed():
         if options.builder == "rtx":
             return check_engines(planned, progress)
         if options.builder == "onnxruntime":
@@ -259,36 +286,8 @@ def _run_here(options: argparse.Namespace, planned: BuildPlan, progress: Progres
     return {} if figures is None else figures.model_dump(mode="json")
 
 
-@contextlib.contextmanager
-def _tools_installed() -> Iterator[None]:
-    """Raises `Unavailable` for a package of the build's tools that cannot be imported."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise Unavailable(
-            f"The Python package '{error.name or error}' is not installed, and model_build needs it. "
-            "Install the build's tools with `pip install -e '.[build]'`."
-        ) from error
-
-
-@contextlib.contextmanager
-def _failures_with_log(planned: BuildPlan) -> Iterator[None]:
-    """Names the log of the libraries' output in a failure; the traceback of an internal error goes there too."""
-    try:
-        yield
-    except UsageError:
-        raise
-    except ProjectError as error:
-        if planned.log.exists() and planned.log.stat().st_size:
-            error.args = (f"{error}\nThe output of libraries is in {planned.log}.",)
-        raise
-    except Exception as error:
-        if (problem := foreseen(error)) is not None:
-            raise problem from error
-        if not planned.log.exists():  # it failed before any library wrote output
-            raise logged(error) from error
-        write_traceback(error, planned.log)
-        raise Unforeseen(error, planned.log) from error
+def _warn(warning: str) -> None:
+    print(f"Warning: {warning}", file=sys.stderr)
 
 
 def _named(update: Progress, subject: str) -> Progress:

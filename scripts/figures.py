@@ -18,19 +18,19 @@ from workloads import ROOT
 
 PACKAGES = ("workloads", "aws_api", "model_build", "inference_recommender", "stacks", "containers", "local_aws")
 BUDGETS = {
-    "inference_recommender": 19_450,
-    "model_build": 13_140,
+    "inference_recommender": 19_534,
+    "model_build": 13_462,
     "local_aws": 8_463,
     "containers": 6_982,
     "aws_api": 1_336,
     "stacks": 7_040,
     "workloads": 3_940,
-    "benchmarks": 4_340,
+    "benchmarks": 4_370,
     "scripts": 3_849,
-    "tests": 52_040,
+    "tests": 52_028,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
-PRODUCTION_LINES = 68_010
+PRODUCTION_LINES = 68_595
 SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
 
@@ -135,14 +135,14 @@ def flags_by_command() -> dict[str, int]:
     import argparse
 
     from inference_recommender.__main__ import _parser
+    from inference_recommender.output import COMMANDS
 
     def flags(parser: argparse.ArgumentParser) -> int:
         nested = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
         own = sum(bool(each.option_strings) and "--help" not in each.option_strings for each in parser._actions)
         return own + sum(flags(each) for action in nested for each in set(action.choices.values()))
 
-    (commands,) = (each for each in _parser([])._actions if isinstance(each, argparse._SubParsersAction))
-    return {name: flags(parser) for name, parser in commands.choices.items()}
+    return {name: flags(_parser([name])) for name in COMMANDS}
 
 
 def http_servers(files: Iterable[Path]) -> list[str]:
@@ -185,7 +185,7 @@ def figures() -> Iterator[Figure]:
     yield Figure("production lines", lines.total() - lines["tests"], PRODUCTION_LINES)
     yield from (Figure(f"lines of {package}", lines[package], budget) for package, budget in BUDGETS.items())
     pages = [*tracked("docs/*.md"), ROOT / "README.md"]
-    yield Figure("Markdown lines in README and docs", sum(map(_lines, pages)), 1_960)
+    yield Figure("Markdown lines in README and docs", sum(map(_lines, pages)), 2_042)
     yield Figure("lines of benchmarks/RESULTS.md", _lines(ROOT / "benchmarks" / "RESULTS.md"), 355)
     graph = import_graph(ROOT, product)
     reached = [name for name in closure(graph, "inference_recommender.cli.run") if not name.startswith("workloads")]

@@ -18,23 +18,21 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from aws_api.sagemaker import SageMakerAccount
-from aws_api.session import AwsSession
 from stacks.context import Context, ReleaseSource, Stage, read_budget, read_environment, read_release
 from stacks.ecs.zones import SharedZones
-from stacks.explain import explain_deployment
-from stacks.preflight.checks import Check, plan
-from stacks.preflight.driver_probe import plan_probe, run_probe
-from stacks.preflight.questions import Answer, PreflightAccount, Trusts, ask, preflight_account
 from workloads import ROOT, UsageError, WorkloadFolder, load_workload, workload_names
 from workloads.program import exit_code
+
+if TYPE_CHECKING:
+    from stacks.preflight.checks import Check
+    from stacks.preflight.questions import Answer, PreflightAccount, Trusts
 
 PREFLIGHT = """\
 Checks service quotas, instance types in the zones, AMIs, images, service-linked roles, the release's connection,
@@ -55,7 +53,7 @@ LOG_WIDTH = 120
 NO_BUDGET = "cdk.json has no {stage}-budget-usd: {stage} has no budget. See docs/deploying.md, Budget."
 COLOURS = {"pass": "green", "fail": "red", "unknown": "yellow"}
 
-Answered = Sequence[tuple[Check, Answer]]
+Answered: TypeAlias = "Sequence[tuple[Check, Answer]]"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -101,12 +99,20 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     if options.command is None:
         described.print_help()
         return 0
+    # The imports of the commands are local: --help is quick without botocore.
     if options.command == "explain":
+        from aws_api.sagemaker import SageMakerAccount
+        from stacks.explain import explain_deployment
+
         explanations = explain_deployment(SageMakerAccount(region=options.region), options.name)
         print(explanations.model_dump_json(indent=2) if options.json else explanations.text())
         return 0
     if options.probe:
         return probe(options)
+    from aws_api.session import AwsSession
+    from stacks.preflight.checks import plan
+    from stacks.preflight.questions import ask, preflight_account
+
     context = json.loads((root / "cdk.json").read_text("utf-8")).get("context", {}).get
     every = [load_workload(name, root / "workloads") for name in workload_names(root / "workloads")]
     folders, releases = chosen(options.stacks, every, context)
@@ -127,6 +133,9 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
 
 def probe(options: argparse.Namespace) -> int:
     """Returns 0 if the image starts on the type, else 1."""
+    from aws_api.sagemaker import SageMakerAccount
+    from stacks.preflight.driver_probe import plan_probe, run_probe
+
     account = SageMakerAccount(region=options.region)
     endpoint = plan_probe(options.probe, options.version, options.role_arn, account, datetime.now(UTC))
     result = run_probe(endpoint, account, lambda step: print(step, file=sys.stderr))
@@ -153,13 +162,15 @@ def chosen(
     return named, {stack: releases[stack] for stack in names if stack in releases}
 
 
-def trusts(context: Context) -> list[Trusts]:
+def trusts(context: Context) -> "list[Trusts]":
     """Returns the question for each stage of a release that has an account and region of its own."""
+    from stacks.preflight.questions import Trusts
+
     given = {stage: read_environment(context, stage) for stage in get_args(Stage)}
     return [Trusts(stage=stage, account=each[0], region=each[1]) for stage, each in given.items() if each]
 
 
-def document(account: PreflightAccount, stage: Stage, answered: Answered) -> dict[str, Any]:
+def document(account: "PreflightAccount", stage: Stage, answered: Answered) -> dict[str, Any]:
     """Returns what --json prints."""
     return {
         "account": account.number,

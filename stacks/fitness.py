@@ -1,15 +1,13 @@
 """Whether an instance type can run an artifact, and whether AWS offers the type where it is to be deployed. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from stacks.workload_stack import SynthWarning
 from workloads import ModelArtifact, Target, UsageError, instances
 from workloads.instances import COMPUTE_CAPABILITIES, Hardware, family, hardware, has_bf16
-
-HARDWARE: Mapping[str, Hardware] = {"neuron": "Inferentia 1", "neuronx": "Inferentia 2", "cuda": "GPU"}
-"""The hardware of runtimes that run on one kind. Other runtimes run on x86 CPUs."""
+from workloads.target import HARDWARE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +43,7 @@ def _needs(artifact: ModelArtifact, target: Target) -> Hardware:
     if artifact.runtime == "torchscript" and target.instance_types:
         # The archive is either for the Python backend on CPU or for the PyTorch backend on a GPU.
         return hardware(target.instance_types[0])
-    return HARDWARE.get(artifact.runtime, "x86 CPU")
+    return HARDWARE.get(artifact.runtime, ("x86 CPU",))[0]
 
 
 def not_offered(choice: InstanceChoice, region: str) -> Iterator[UsageError]:

@@ -6,6 +6,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import pytest
 
+from inference_recommender.capacity.probe import Capacity, Probe
 from inference_recommender.measure.system import SystemUnderTest
 from inference_recommender.measurement import Measurement
 from inference_recommender.progress import Progress, ProgressUpdate
@@ -13,6 +14,7 @@ from inference_recommender.run_folder import PAYLOADS, Jobs, RunFolder, RunInput
 from workloads import (
     Autoscaling,
     Candidate,
+    ColdStart,
     LatencyObjective,
     ModelArtifact,
     ParityReport,
@@ -93,6 +95,41 @@ def a_candidate(count: int | None = 10, capacity: float = 1500.0, **changes: Any
         "reason": "Keeps P90 model latency ≤ 50 ms.",
     }
     return Candidate(**{**members, **changes})
+
+
+def a_probe(
+    rate: float, latency_ms: float | None, late_share: float, duration_s: float = 20.0, **members: Any
+) -> Probe:
+    return Probe(
+        invocations_per_minute=rate, duration_s=duration_s, latency_ms=latency_ms, late_share=late_share, **members
+    )
+
+
+def a_search(rate: float | None, *probes: Probe, **changes: Any) -> Capacity:
+    """Returns an open-loop search for P99 ≤ 50 ms."""
+    members: dict[str, Any] = {"percentile": "P99", "limit_ms": 50.0, "reason": "found", "probes": probes}
+    return Capacity(**{"invocations_per_minute": rate, **members, **changes})
+
+
+def a_cold_start(**changes: Any) -> ColdStart:
+    """Returns the medians of three starts on this machine, which do not include provisioning."""
+    members: dict[str, Any] = {
+        "fetch_s": 0.001,
+        "unpack_s": 0.02,
+        "start_s": 0.6,
+        "load_s": 2.4,
+        "warm_up_s": 0.2,
+        "first_answer_s": 0.1,
+        "total_s": 3.321,
+        "starts": 3,
+        "ranges_s": {"load_s": (2.1, 2.9), "total_s": (3.0, 3.8)},
+        "measured_on": "local",
+        "machine": "two cores",
+        "instance_type": "ml.c5.xlarge",
+        "archive_sha256": SHA256,
+        "measured_at": "2026-11-23T09:30:00+00:00",
+    }
+    return ColdStart(**{**members, **changes})
 
 
 def a_provenance(**changes: Any) -> Provenance:

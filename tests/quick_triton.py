@@ -4,7 +4,7 @@ By default, Triton starts every Python model twice, the first time only to compl
 seconds for the models' end. Here the configurations are complete, and the tests of the local account start Triton with
 the container's own defaults.
 
-Triton's own HTTP API is on a socket in its private folder; `statistics` asks it there, and `over_tcp` leads to it for
+Triton's own HTTP API is on a socket in its private folder; `read_json` asks it there, and `over_tcp` leads to it for
 clients that need a URL. Triton counts a request after it has sent the answer, so who has the answer may read a count
 without it: `await_counts` waits for what a test expects.
 """
@@ -37,14 +37,18 @@ def start_triton(
     )
 
 
-def statistics(server: TritonServer, model: str) -> dict[str, Any]:
-    """Returns what Triton counted for a model: an item of `model_stats`."""
+def read_json(server: TritonServer, path: str) -> Any:
     connection = http.client.HTTPConnection("localhost")
     connection.sock = socket.socket(socket.AF_UNIX)
     with contextlib.closing(connection):
         connection.sock.connect(str(server.socket))
-        connection.request("GET", f"/v2/models/{model}/stats")
-        (counted,) = json.load(connection.getresponse())["model_stats"]
+        connection.request("GET", path)
+        return json.load(connection.getresponse())
+
+
+def statistics(server: TritonServer, model: str) -> dict[str, Any]:
+    """Returns what Triton counted for a model: an item of `model_stats`."""
+    (counted,) = read_json(server, f"/v2/models/{model}/stats")["model_stats"]
     return dict(counted)
 
 

@@ -4,8 +4,9 @@ Issue 29 raised production and tests by 2,000 lines each: GPU images by tag, Ten
 30 raised production by 2,500 and tests by 3,000: a pipeline for each workload, stages in other accounts, a way into the
 ECS service's VPC, `explain`, and a local account with AWS's states. Issue 31 raised production by 800, model_build by
 420 and containers by 440: the runtime OpenVINO, guided decoding and batches by tokens. Issue 32 raised production by
-870, inference_recommender by 540 and benchmarks by 260: requests while a fleet changes, and arrival processes. Above
-the design are stacks, containers (the router of models), local_aws, aws_api (`explain`) and scripts (steps of a
+870, inference_recommender by 540 and benchmarks by 290: requests while a fleet changes, and arrival processes. Issue 33
+raised production and model_build by 180 for the settings that Triton validates, and tests by its conformance cases.
+Above the design are stacks, containers (the router of models), local_aws, aws_api (`explain`) and scripts (steps of a
 release, and the rehearsal of its limits).
 """
 

@@ -24,6 +24,7 @@ import inference_recommender.load_generator.__main__ as load_generator
 import local_aws.__main__ as account
 import model_build.__main__ as build
 import stacks.__main__ as stacks
+from inference_recommender.output import COMMANDS
 from workloads import ROOT, load_workload, workload_names
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -68,12 +69,16 @@ def commands(text: str) -> Iterator[list[str]]:
 TYPED = [words for page in PAGES for block in blocks(page, "sh") for words in commands(block.text)]
 
 
-class Parsed(Exception):
+class Parsed(SystemExit):
     """Ends a program as soon as its arguments are parsed."""
 
 
 def refusal(program: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
-    """Runs a program's own parser, and returns what it says against the arguments: nothing if it takes them."""
+    return refusal_of(lambda: PROGRAMS[program](arguments), monkeypatch)
+
+
+def refusal_of(start: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> str:
+    """Runs a program's own parser, and returns what it says against its arguments: nothing if it takes them."""
     parse_args = argparse.ArgumentParser.parse_args
 
     def parse_only(self: argparse.ArgumentParser, *args: object) -> None:
@@ -84,7 +89,7 @@ def refusal(program: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch)
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-            PROGRAMS[program](arguments)
+            start()
     except Parsed:
         return ""
     except SystemExit:
@@ -136,7 +141,7 @@ def test_the_commands_in_a_real_output_are_commands(page: Path, monkeypatch: pyt
 def test_every_command_is_in_the_table() -> None:
     page = (ROOT / "docs" / "commands.md").read_text("utf-8")
     described = set(re.findall(r"^\| `python -m (\w+) ([a-z-]+)`", page, re.M))
-    commands = {("inference_recommender", name) for name in recommender.COMMANDS}
+    commands = {("inference_recommender", name) for name in COMMANDS}
     assert described == commands | {("model_build", name) for name in build.COMMANDS} | {
         ("stacks", name) for name in ("preflight", "explain")
     }

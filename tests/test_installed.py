@@ -107,3 +107,13 @@ def test_scanners_accept_the_template_of_an_installed_construct(team: Repository
     template = json.loads((team.root / "cdk.out" / "ReviewsStack.template.json").read_text("utf-8"))
     assert lint_matches(template) == []
     assert findings_of_checkov({"ReviewsStack.template.json": template}, tmp_path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+@pytest.mark.usefixtures("measure")
+def test_the_notebook_builds_measures_sizes_and_proves(team: RepositoryCopy) -> None:
+    notebook = json.loads((ROOT / "docs" / "api.ipynb").read_text("utf-8"))
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    shown = team.run(sys.executable, "-c", "\n".join([*cells, "print(done.proof.verdict)"]))
+    assert shown.splitlines()[-1] in {"kept", "missed", "unclear"}

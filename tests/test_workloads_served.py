@@ -15,7 +15,7 @@ from inference_recommender.payloads import request_body
 from local_aws.process.triton import TritonServer
 from model_build.__main__ import main
 from model_build.accuracy import Answered, ScoredAnswer, measure
-from model_build.build import build
+from model_build.execute import build
 from model_build.plan import plan
 from model_build.torch_threads import threads_kept
 from tests.quick_triton import start_triton

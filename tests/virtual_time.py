@@ -54,12 +54,6 @@ class Peer:
         """Delivers `data` to the client after `after_s` seconds, in one piece."""
         self._loop.call_later(after_s, self._transport.deliver, data)
 
-    def now(self) -> float:
-        return self._loop.time()
-
-    def call_later(self, after_s: float, function: Callable[[], None]) -> None:
-        self._loop.call_later(after_s, function)
-
     def hang_up(self, after_s: float = 0.0) -> None:
         """Closes the connection after `after_s` seconds."""
         self._loop.call_later(after_s, self._transport.close)

@@ -1,65 +1,15 @@
 """The contract: typed workload, artifact and recommendation. Imports no other package of the project."""
 
-from workloads.artifact import GuidedReport, ModelArtifact, ParityReport, artifact_file, file_sha256, load_artifact
+from typing import TYPE_CHECKING
+
 from workloads.errors import Interrupted, MissingArtifact, NoVerdict, ProjectError, Unavailable, UsageError
-from workloads.evaluation import Entity, Example, Row
-from workloads.folder import CODE, ROOT, WorkloadFolder, load_workload, workload_names
-from workloads.hosting import (
-    Canary,
-    DataCapture,
-    EcsServiceHosting,
-    EndpointNetwork,
-    EndpointScalingRules,
-    EndpointUpdate,
-    ExistingNetwork,
-    Linear,
-    NewVpc,
-    Rolling,
-    SageMakerEndpointHosting,
-    ScheduledBatchHosting,
-    ScheduledMinimum,
-)
-from workloads.model import (
-    METRICS,
-    EncoderModel,
-    FeatureExtraction,
-    Model,
-    QuestionAnswering,
-    RandomWeights,
-    TextClassification,
-    TextPairScoring,
-    TextRanking,
-    TextToText,
-    TokenClassification,
-    metrics_of,
-)
-from workloads.objective import POISSON, ArrivalProcess, LatencyObjective, Sizing, ThroughputObjective
-from workloads.recommendation import (
-    Autoscaling,
-    BatchFleet,
-    BatchRecommendation,
-    BatchSizing,
-    Candidate,
-    ColdStart,
-    LatencyPercentiles,
-    PayloadLengths,
-    Proof,
-    ProofScenario,
-    Provenance,
-    Recommendation,
-    SimulatedOn,
-    TokenCounts,
-)
-from workloads.serving import InstanceGroup, Serving, Variant
-from workloads.target import (
-    CudaTarget,
-    NeuronTarget,
-    OnnxRuntimeTarget,
-    OpenVinoTarget,
-    Parity,
-    Target,
-    TensorRtTarget,
-    TorchScriptTarget,
-)
-from workloads.traffic import PhasedTraffic, StairTraffic
-from workloads.workload import Workload
+
+if TYPE_CHECKING:
+    from workloads.contract import *  # noqa: F403
+
+
+def __getattr__(name: str) -> object:
+    """Imports the other names when one is first used: pydantic takes long, and the client needs only the errors."""
+    import workloads.contract
+
+    return getattr(workloads.contract, name)

@@ -24,6 +24,7 @@ from workloads.traffic import PhasedTraffic, StairTraffic
 from workloads.workload import Workload
 
 T = TypeVar("T")
+Table = TypeVar("Table", bound=Document)
 
 CODE = Path(__file__).resolve().parent.parent
 """The folder of this project's packages: a checkout, or where they are installed."""
@@ -210,6 +211,15 @@ def with_settings(folder: WorkloadFolder, settings: Sequence[str]) -> WorkloadFo
     table = folder.workload.model_dump(mode="json")
     set_keys(table, settings, "TABLE.KEY=VALUE, such as recommender.bucket=NAME")
     return folder.with_table(table, Path("--set"))
+
+
+def table_with_settings(settings: Sequence[str], table: str, document: Table) -> Table:
+    """Returns a table of workload.toml with the keys that `--set TABLE.KEY=VALUE` replaces. Raises `UsageError`."""
+    if not settings:
+        return document
+    tables = {table: document.model_dump(mode="json")}
+    set_keys(tables, settings, f"{table}.KEY=VALUE")
+    return type(document).from_table(Path(f"--set {table}"), tables[table])
 
 
 def set_keys(tables: dict[str, Any], settings: Sequence[str], allowed: str) -> None:

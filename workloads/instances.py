@@ -22,6 +22,9 @@ COMPUTE_CAPABILITIES: Mapping[str, str] = {"g4dn": "7.5", "g5": "8.6", "g6": "8.
 NEURON_FAMILIES: Mapping[str, str] = {"neuron": "inf1", "neuronx": "inf2"}
 """The family that each Neuron runtime compiles for."""
 
+CANDIDATE_FAMILIES = ("c5", "c7i", "m7i", *COMPUTE_CAPABILITIES, *NEURON_FAMILIES.values())
+"""The families among which `candidates` chooses: those that targets are built for, and with more memory or newer."""
+
 _BY_PREFIX: tuple[tuple[str, Hardware], ...] = (
     (r"inf1", "Inferentia 1"),
     (r"inf2", "Inferentia 2"),
@@ -83,6 +86,18 @@ def instance_shape(instance_type: str) -> InstanceShape | None:
     entry = _tables()["shapes"]["types"].get(instance_type.removeprefix("ml."))
     shape = InstanceShape(**entry) if entry else None
     return None if shape and shape.ec2_only and instance_type.startswith("ml.") else shape
+
+
+def candidates(kind: Hardware, copy_gib: float) -> tuple[str, ...]:
+    """Returns the smallest SageMaker type of each family with 4 vCPUs and room for the weights on each core or GPU."""
+    types = sorted(_tables()["shapes"]["types"].items(), key=lambda item: int(item[1]["vcpus"]))
+    smallest: dict[str, str] = {}
+    for name, entry in types:
+        shape = InstanceShape(**entry)
+        room = shape.gpu_memory_gib / shape.gpus if shape.gpu_memory_gib else shape.memory_gib / shape.cores
+        if hardware(name) == kind and shape.vcpus >= 4 and room >= copy_gib and not shape.ec2_only:
+            smallest.setdefault(family(name), f"ml.{name}")
+    return tuple(smallest[name] for name in CANDIDATE_FAMILIES if name in smallest)
 
 
 def shapes_source() -> str:

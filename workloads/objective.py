@@ -14,11 +14,6 @@ from workloads.document import Document, PositiveFloat, PositiveInt
 
 Percentile = Annotated[str, Field(pattern=r"^P\d{1,2}(\.\d{1,2})?$")]
 
-METRIC_NAMESPACE = "TransformersInProduction"
-CLIENT_LATENCY = "ClientLatency"
-"""How long a caller waited for an answer or for the last error, retries included, in milliseconds: one value a call."""
-
-
 ProcessName = Literal["poisson", "gamma", "weibull", "markov-modulated", "on-off", "replay"]
 PROCESS_KEYS: Mapping[ProcessName, tuple[str, ...]] = {
     "poisson": (),
@@ -168,10 +163,3 @@ class Sizing(Document):
     availability_zones: Annotated[int, Field(ge=2, le=6)] | None = Field(
         default=None, description="Zones of which one may fail and the rest still bear the load; None asks for none."
     )
-
-
-def metric_dimensions(workload: str, stack: str) -> Mapping[str, str]:
-    """Returns the dimensions of the custom metrics. The CloudFormation stack that serves the callers tells beta from
-    production, which would else share one metric in one account, and with it an alarm that rolls back.
-    """
-    return {"Workload": workload, "Stack": stack}

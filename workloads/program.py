@@ -62,6 +62,7 @@ class Unforeseen(ProjectError):
 def exit_code(main: Callable[[], int]) -> int:
     """Runs `main` and returns its exit code, or that of the error, which it prints to standard error."""
     try:
+        _start_in_root()
         with _interrupted_by_signals():
             return _flushed(main)
     except SystemExit as ended:
@@ -81,6 +82,18 @@ def exit_code(main: Callable[[], int]) -> int:
     _tell(str(problem))
     _drop_what_cannot_be_written()
     return problem.exit_code
+
+
+def _start_in_root() -> None:
+    """Starts the program again in DIR for `--root DIR` before the command, like `git -C`. Raises `UsageError`."""
+    if sys.argv[1:2] != ["--root"]:
+        return
+    root = Path(*sys.argv[2:3])
+    if not (root / "cdk.json").is_file():
+        raise UsageError(f"--root: {root} has no cdk.json. Name the folder of a repository.")
+    at = sys.orig_argv.index("--root")
+    os.chdir(root)
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:at], *sys.orig_argv[at + 2 :]])
 
 
 def printable(text: str) -> str:

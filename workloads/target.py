@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from workloads.document import Document, PositiveFloat, PositiveInt
-from workloads.instances import COMPUTE_CAPABILITIES, NEURON_FAMILIES, family, hardware, has_bf16, instance_shape
+from workloads.instances import COMPUTE_CAPABILITIES, Hardware, family, hardware, has_bf16, instance_shape
 from workloads.model import ModelInput
 from workloads.objective import TargetObjective
 
@@ -29,6 +29,15 @@ class Parity(Document):
     )
 
 
+HARDWARE: Mapping[str, tuple[Hardware, ...]] = {
+    "openvino": ("x86 CPU",),
+    "cuda": ("GPU",),
+    "neuron": ("Inferentia 1",),
+    "neuronx": ("Inferentia 2",),
+}
+"""The hardware of runtimes that are built for one kind. Others are for x86 CPUs and GPUs."""
+
+
 class _Target(Document):
     instance_types: tuple[InstanceType, ...] = Field(
         default=(),
@@ -40,6 +49,7 @@ class _Target(Document):
     objective: TargetObjective | None = Field(
         default=None, description="Keys that replace those of [objective] if the workload is hosted on this target."
     )
+    runtime: str
 
     @property
     def cores(self) -> int | None:
@@ -56,6 +66,16 @@ class _Target(Document):
     def families(self) -> tuple[str, ...]:
         """The families of its instance types, each once, in order."""
         return tuple(dict.fromkeys(family(name) for name in self.instance_types))
+
+    @model_validator(mode="after")
+    def _types_have_the_hardware(self) -> Self:
+        kinds = HARDWARE.get(self.runtime, ("x86 CPU", "GPU"))
+        if wrong := [name for name in self.instance_types if hardware(name) not in kinds]:
+            raise ValueError(
+                f"instance_types: {self.runtime} is built for {' or '.join(kinds)}, and {', '.join(wrong)} has another "
+                "hardware. docs/accelerators.md has the hardware of each runtime, and what arm64 needs."
+            )
+        return self
 
 
 class OnnxRuntimeTarget(_Target):
@@ -96,8 +116,6 @@ class OpenVinoTarget(_Target):
 
     @model_validator(mode="after")
     def _cpus_fit(self) -> Self:
-        if wrong := [name for name in self.instance_types if hardware(name) != "x86 CPU"]:
-            raise ValueError(f"instance_types: openvino runs on x86 CPUs, which {', '.join(wrong)} is not.")
         if self.precision == "bf16" and (wrong := [name for name in self.instance_types if not has_bf16(name)]):
             raise ValueError(
                 f"precision: bf16 needs AVX-512 BF16 or AMX, which {', '.join(wrong)} lacks. Choose types of the "
@@ -136,12 +154,6 @@ class CudaTarget(_Target):
         description="How an encoder runs: as a CUDA graph for each batch shape, as TorchScript, or with each operation "
         "launched from Python, for comparison on the local account. A text2text model always runs as CUDA graphs.",
     )
-
-    @model_validator(mode="after")
-    def _runs_on_gpus(self) -> Self:
-        if wrong := [name for name in self.instance_types if hardware(name) != "GPU"]:
-            raise ValueError(f"instance_types: {', '.join(wrong)} has no NVIDIA GPU, which cuda is for.")
-        return self
 
 
 class TensorRtTarget(_Target):
@@ -218,9 +230,6 @@ class NeuronTarget(_Target):
 
     @model_validator(mode="after")
     def _chip_and_pipeline_fit(self) -> Self:
-        wanted = NEURON_FAMILIES[self.runtime]
-        if wrong := [name for name in self.instance_types if family(name) != wanted]:
-            raise ValueError(f"instance_types: {', '.join(wrong)} is not {wanted}, which {self.runtime} compiles for.")
         floats = [name for name, kind in self.input_types.items() if kind.startswith("float")]
         if wrong := [name for name in floats if name != "attention_mask"]:
             raise ValueError(f"input_types: {', '.join(wrong)} counts or numbers tokens; only a mask can be a float.")

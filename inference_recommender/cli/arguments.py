@@ -1,20 +1,11 @@
-"""Options that several commands have: --set, the workload that is measured, and values that argparse checks."""
+"""Options that several commands have, and values that argparse checks."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
 
-from workloads import ModelArtifact, UsageError, WorkloadFolder, load_workload
-from workloads.document import Document
+from workloads import ModelArtifact, UsageError
 from workloads.files import from_here
-from workloads.folder import set_keys
-
-if TYPE_CHECKING:
-    from aws_api.sagemaker import SageMakerAccount
-
-Settings = TypeVar("Settings", bound=Document)
-DEFAULT_TRAFFIC = "production"
 
 
 def add_settings(parser: argparse.ArgumentParser, key: str = "KEY", example: str = "recommender.role_arn") -> None:
@@ -37,15 +28,6 @@ def add_prices(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def table_with_settings(settings: Sequence[str], table: str, document: Settings) -> Settings:
-    """Returns a table of workload.toml with the keys that `--set TABLE.KEY=VALUE` replaces. Raises `UsageError`."""
-    if not settings:
-        return document
-    tables = {table: document.model_dump(mode="json")}
-    set_keys(tables, settings, f"{table}.KEY=VALUE")
-    return type(document).from_table(Path(f"--set {table}"), tables[table])
-
-
 def check_archives(run: Path, recorded: Mapping[str, str], artifacts: Mapping[str, ModelArtifact]) -> None:
     """Raises `UsageError` if a build is another than the one that a resumed run has measured."""
     for name, then in recorded.items():
@@ -54,21 +36,6 @@ def check_archives(run: Path, recorded: Mapping[str, str], artifacts: Mapping[st
                 f"--resume: {from_here(run)} measured an archive of '{name}' with sha256 {then}, but build/ has {now}. "
                 "Start a new one: measurements of different archives cannot be compared."
             )
-
-
-def deployed_workload(
-    name: str, target: str | None, account: "SageMakerAccount | None", endpoint: str | None = None
-) -> WorkloadFolder:
-    """Returns a workload on `target`; by default on its stack's target, by its output HostedTarget;
-    without a stack, on hosting.target. Raises `UsageError` for an unknown target.
-    """
-    folder = load_workload(name)
-    if target is None and account is not None:
-        target = account.hosted_target(folder.workload.stack_name, endpoint)
-    if target is None or target == folder.workload.hosting.target:
-        return folder
-    folder.variant(target)
-    return folder.hosted_on(target)
 
 
 def positive(text: str) -> float:

@@ -29,13 +29,7 @@ code 0: no regression was found; 1: a regression beyond the noise; 4: inconclusi
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "compare",
-        "compare two runs: is the second one slower beyond the noise",
-        "compare runs/OLD runs/NEW",
-        DESCRIPTION,
-    )
+    parser = add_command(commands, "compare runs/OLD runs/NEW", DESCRIPTION)
     parser.add_argument("baseline", type=Path, metavar="BASELINE", help="the run folder to compare with")
     parser.add_argument("candidate", type=Path, metavar="CANDIDATE", help="the run folder to judge")
     parser.add_argument("--json", action="store_true", help="print the comparison as one JSON document")

@@ -22,12 +22,7 @@ TIMEOUT_S = 60.0
 
 
 def add_invoke(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "invoke",
-        "send texts to a workload's deployed endpoint, print its answers",
-        'invoke spellcheck "runing sheos" "waterprof jacket"',
-    )
+    parser = add_command(commands, 'invoke spellcheck "runing sheos" "waterprof jacket"')
     parser.add_argument("workload", metavar="WORKLOAD")
     parser.add_argument("texts", nargs="+", metavar="TEXT", help="a JSON object if the model has several fields")
     server = parser.add_mutually_exclusive_group()
@@ -63,9 +58,7 @@ def _server(options: argparse.Namespace, workload: Workload) -> HttpServer | Sag
 
 
 def add_register(commands: Commands) -> None:
-    parser = add_command(
-        commands, "register", "register the deployed model in the model registry", "register spellcheck"
-    )
+    parser = add_command(commands, "register spellcheck")
     parser.add_argument("workload", nargs="?", default="spellcheck", metavar="WORKLOAD", help="default: spellcheck")
     arguments.add_settings(parser)
     parser.add_argument("--json", action="store_true", help="print the version's ARN as one JSON document")

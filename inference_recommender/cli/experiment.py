@@ -11,7 +11,6 @@ from rich.console import Console
 from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli import arguments
-from inference_recommender.cli.arguments import DEFAULT_TRAFFIC
 from inference_recommender.cli.report import write_experiment
 from inference_recommender.experiment.measure import ExperimentRun, measure_cells
 from inference_recommender.experiment.plan import (
@@ -29,6 +28,7 @@ from inference_recommender.experiment.plan import (
     types_without_job,
 )
 from inference_recommender.experiment.result import ExperimentFolder
+from inference_recommender.measure.job_requests import DEFAULT_TRAFFIC
 from inference_recommender.output import Commands, JobProgress, add_command, tell, warn
 from inference_recommender.report.text import print_result
 from inference_recommender.run_folder import run_name
@@ -45,6 +45,7 @@ from workloads import (
     load_workload,
 )
 from workloads.files import from_here
+from workloads.folder import table_with_settings
 from workloads.images import newest_on
 
 NO_CELL = 1
@@ -53,12 +54,7 @@ ROLE_PLACEHOLDER = "arn:aws:iam::000000000000:role/RecommenderRole"
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "experiment",
-        "measure every variant on every instance type, as one table",
-        "experiment text_classification --traffic production",
-    )
+    parser = add_command(commands, "experiment text_classification --traffic production")
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD")
     parser.add_argument(
         "--published",
@@ -153,7 +149,7 @@ def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, ExperimentFolde
         raise UsageError("WORKLOAD: is missing. Name a workload, or an experiment to continue with --resume RUN.")
     name = run_name(options.workload, "experiment")
     source = _source(options.workload, options.published)
-    settings = arguments.table_with_settings(options.settings, "recommender", source.workload.recommender)
+    settings = table_with_settings(options.settings, "recommender", source.workload.recommender)
     source.workload = source.workload.model_copy(update={"recommender": settings})
     return source, ExperimentFolder((options.runs or ROOT / "runs") / name)
 

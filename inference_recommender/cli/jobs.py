@@ -62,9 +62,7 @@ class CleanupResult(Document):
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands, "jobs", "list, describe, explain and stop jobs, clean up after them", "jobs list", DESCRIPTION
-    )
+    parser = add_command(commands, "jobs list", DESCRIPTION)
     parser.add_argument("action", choices=tuple(ACTIONS))
     parser.add_argument("name", nargs="?", metavar="NAME", help="the job, or for list a workload")
     parser.add_argument("--limit", type=int, default=LATEST, metavar="N", help=f"of list; default: {LATEST}")

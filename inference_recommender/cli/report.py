@@ -43,7 +43,7 @@ page of every folder and runs/index.html with links to them."""
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(commands, "report", "render the report of a run, without AWS", "report runs/NAME", DESCRIPTION)
+    parser = add_command(commands, "report runs/NAME", DESCRIPTION)
     parser.add_argument("run", type=Path, nargs="?", metavar="RUN", help="a folder below runs/")
     parser.add_argument(
         "--all",

@@ -11,10 +11,16 @@ from rich.console import Console
 from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli import arguments
-from inference_recommender.cli.arguments import DEFAULT_TRAFFIC
 from inference_recommender.measure.job import JobSource, candidates_of, job_model, payload_key
-from inference_recommender.measure.job_requests import SERVICE_DEFAULT, JobPlan, TestedModel, plan_default_job, plan_job
-from inference_recommender.measure.run import RunSubject, SearchMeasurement, run
+from inference_recommender.measure.job_requests import (
+    DEFAULT_TRAFFIC,
+    SERVICE_DEFAULT,
+    JobPlan,
+    TestedModel,
+    plan_default_job,
+    plan_job,
+)
+from inference_recommender.measure.run import RunSubject, SearchMeasurement, run, workload_to_measure
 from inference_recommender.measure.system import UNKNOWN_TYPE, system_of_endpoint
 from inference_recommender.output import Commands, JobProgress, add_command, tell, warn
 from inference_recommender.report.inputs import FolderInputs
@@ -23,7 +29,6 @@ from inference_recommender.report.text import print_result
 from inference_recommender.run_folder import RunFolder, run_name
 from workloads import ROOT, Recommendation, UsageError, Workload, WorkloadFolder, load_workload
 from workloads.files import from_here
-from workloads.folder import with_settings
 
 NO_CANDIDATE = 1
 DESCRIPTION = """Measures a workload and sizes its fleet.
@@ -42,13 +47,7 @@ MakeSearch = Callable[[SageMakerAccount], SearchMeasurement]
 
 def add(commands: Commands, *, make_search: MakeSearch, generator: Generator, cold_start: Generator) -> None:
     """`__main__` imports the three parts, which need the load generator, when they are called."""
-    parser = add_command(
-        commands,
-        "run",
-        "measure a workload and size its fleet",
-        "run spellcheck --job advanced --traffic quick",
-        DESCRIPTION,
-    )
+    parser = add_command(commands, "run spellcheck --job advanced --traffic quick", DESCRIPTION)
     parser.add_argument("workload", nargs="?", default="spellcheck", metavar="WORKLOAD", help="default: spellcheck")
     source = parser.add_argument_group("measurement")
     source.add_argument(
@@ -107,12 +106,8 @@ def _run(
     account = SageMakerAccount()
     if options.resume:
         return _resume(options, account, make_search(account), stderr)
-    # A named model needs no stack: a release's role may not read it.
-    named = with_settings(load_workload(options.workload), options.settings).workload.recommender.model
-    known = None if options.url or named else account
-    folder = with_settings(
-        arguments.deployed_workload(options.workload, options.target, known, options.endpoint), options.settings
-    )
+    known = None if options.url else account
+    folder = workload_to_measure(options.workload, options.settings, options.target, known, options.endpoint)
     _ = folder.workload.latency_objective  # a batch has none
     if options.cold_start:
         return cold_start(options, account, folder, stderr)

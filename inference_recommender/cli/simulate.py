@@ -51,6 +51,7 @@ from inference_recommender.simulate.tracking import MINUTE_S
 from inference_recommender.simulate.unseen import UnseenResult, judge, rise_that_tracking_misses
 from workloads import ROOT, UsageError, Workload, WorkloadFolder, load_workload
 from workloads.files import from_here
+from workloads.folder import table_with_settings
 
 EXCEEDED = 1
 SEEDS, SEEDS_OF_LONG = 100, 1
@@ -88,13 +89,7 @@ not. A folder below runs/ keeps the result; `report` renders it."""
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "simulate",
-        "simulate autoscaling under a traffic trace",
-        "simulate spellcheck --trace flash-sale",
-        DESCRIPTION,
-    )
+    parser = add_command(commands, "simulate spellcheck --trace flash-sale", DESCRIPTION)
     parser.add_argument("workload", metavar="WORKLOAD")
     parser.add_argument("--trace", required=True, metavar="TRACE", help="a CSV file, a shape or cloudwatch:ENDPOINT")
     parser.add_argument(
@@ -289,8 +284,8 @@ def _workload(options: argparse.Namespace) -> WorkloadFolder:
             "recommendation's run: --from runs/NAME."
         )
     workload = folder.workload
-    objective = arguments.table_with_settings(of_objective, "objective", workload.latency_objective)
-    simulation = arguments.table_with_settings(others, "simulation", workload.simulation)
+    objective = table_with_settings(of_objective, "objective", workload.latency_objective)
+    simulation = table_with_settings(others, "simulation", workload.simulation)
     folder.workload = workload.model_copy(update={"objective": objective, "simulation": simulation})
     return folder
 
@@ -334,4 +329,4 @@ def _policy(options: argparse.Namespace, service: SizedService, workload: Worklo
     settings = [each for each in options.settings if each.startswith("policy.")]
     if options.optimise and settings:
         raise UsageError("--optimise chooses the policy itself. Leave out --set policy.")
-    return recommended_policy(workload, arguments.table_with_settings(settings, "policy", service.autoscaling))
+    return recommended_policy(workload, table_with_settings(settings, "policy", service.autoscaling))

@@ -17,9 +17,7 @@ from inference_recommender.report.size_report import batch_report, catalogue_rep
 from inference_recommender.report.text import print_result
 from inference_recommender.sizing import prices
 from inference_recommender.sizing.batch import Throughput, holds_throughput, read_throughput, size_batch
-from inference_recommender.sizing.decision import cheapest
-from inference_recommender.sizing.evidence import Evidence, read_evidence
-from inference_recommender.sizing.fleet import Demand
+from inference_recommender.sizing.evidence import Evidence, read_evidence, size
 from inference_recommender.sizing.prices import Catalogue
 from workloads import (
     ROOT,
@@ -27,13 +25,12 @@ from workloads import (
     Candidate,
     ModelArtifact,
     ScheduledBatchHosting,
-    Sizing,
     UsageError,
-    Workload,
     load_workload,
     workload_names,
 )
 from workloads.files import from_here
+from workloads.folder import table_with_settings
 
 NO_CANDIDATE = NO_PRICE = 1
 DEFAULT_REGION = "us-east-1"
@@ -54,13 +51,7 @@ recommendation.json, which the stack deploys. --explain alone prints the price c
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "size",
-        "a fleet or a batch's shards from evidence, without AWS",
-        "size --from runs/NAME --peak-invocations-per-minute 60000",
-        DESCRIPTION,
-    )
+    parser = add_command(commands, "size --from runs/NAME --peak-invocations-per-minute 60000", DESCRIPTION)
     parser.add_argument(
         "--from", nargs="+", dest="source", metavar="[TYPE=]PATH", help="the evidence; TYPE is a batch's instance type"
     )
@@ -114,7 +105,7 @@ def _size(options: argparse.Namespace, stderr: Console) -> int:
         if evidence is None:
             return code
     if evidence:
-        return _size_fleet(options, evidence, stderr)
+        return _size_fleet(options, paths[0], stderr)
     if not options.explain:
         raise UsageError("--from: is missing. Give evidence to size from, or --explain to print the price catalogue.")
     catalogue = Catalogue.from_json(prices.CATALOGUE_FILE)
@@ -135,22 +126,27 @@ def _refuse(options: argparse.Namespace, names: Sequence[str], belongs_to: str) 
             raise UsageError(f"--{name.replace('_', '-')}: is only for {belongs_to}.")
 
 
-def _size_fleet(options: argparse.Namespace, evidence: Evidence, stderr: Console) -> int:
-    workload = evidence.workload
-    if options.workload:
-        target = workload.hosting.target if workload else None
-        workload = load_workload(options.workload).measured_on(target).workload
-    demand = _demand(options, workload)
-    sizing = arguments.table_with_settings(options.settings, "sizing", workload.sizing if workload else Sizing())
-    candidates = evidence.candidates(demand, sizing, options.region, options.prices)
-    chosen = cheapest(candidates)
+def _size_fleet(options: argparse.Namespace, path: Path, stderr: Console) -> int:
+    percentile, limit_ms = options.latency_limit_ms or (None, None)
+    sized = size(
+        path,
+        workload=options.workload,
+        peak_invocations_per_minute=options.peak_invocations_per_minute,
+        latency_limit_ms=limit_ms,
+        percentile=percentile,
+        settings=options.settings,
+        region=options.region,
+        prices=options.prices,
+    )
+    chosen = sized.recommended
     if options.json:
-        for caution in evidence.cautions:
+        for caution in sized.cautions:
             warn(stderr, caution)
-        document = {"candidates": [_plain(each) for each in candidates], "recommended": chosen and _plain(chosen)}
+        document = {"candidates": [_plain(each) for each in sized.candidates], "recommended": chosen and _plain(chosen)}
         print(json.dumps(document, indent=2, ensure_ascii=False))
     else:
-        print_result(fleet_report(candidates, chosen, demand, evidence.cautions, explain=options.explain), json=False)
+        report = fleet_report(sized.candidates, chosen, sized.demand, sized.cautions, explain=options.explain)
+        print_result(report, json=False)
     return 0 if chosen else NO_CANDIDATE
 
 
@@ -158,22 +154,6 @@ def _limit(text: str) -> tuple[str | None, float]:
     """Parses P99=50, or 50."""
     percentile, equals, limit = text.rpartition("=")
     return arguments.percentile(percentile) if equals else None, arguments.positive(limit)
-
-
-def _demand(options: argparse.Namespace, workload: Workload | None) -> Demand:
-    if options.latency_limit_ms is not None and options.workload:
-        raise UsageError("--latency-limit-ms, --workload: both give the objective. Leave one out.")
-    demand = Demand.of(workload.latency_objective) if workload else None
-    peak = options.peak_invocations_per_minute or (demand.peak_invocations_per_minute if demand else None)
-    if peak is None:
-        raise UsageError("--peak-invocations-per-minute: is missing. Give it, or --workload NAME for its objective.")
-    demand = demand or Demand(peak_invocations_per_minute=peak)
-    trough = min(demand.trough_invocations_per_minute, peak)
-    demand = replace(demand, peak_invocations_per_minute=peak, trough_invocations_per_minute=trough)
-    if options.latency_limit_ms is None:
-        return demand
-    percentile, limit_ms = options.latency_limit_ms
-    return replace(demand, percentile=percentile or demand.percentile, model_latency_ms=limit_ms)
 
 
 def _plain(candidate: Candidate) -> dict[str, Any]:
@@ -198,7 +178,7 @@ def _size_batch(options: argparse.Namespace, stderr: Console) -> int:
         throughput = read_throughput(paths, hosting.max_bad_share, machine_description())
         return replace(throughput, instance_type=instance_type or throughput.instance_type)
 
-    sizing = arguments.table_with_settings(options.settings, "sizing", workload.sizing)
+    sizing = table_with_settings(options.settings, "sizing", workload.sizing)
     builds = (ROOT / "build" / workload.name).glob("*/artifact.json")
     result = size_batch(
         workload.model_copy(update={"sizing": sizing}),

@@ -35,6 +35,7 @@ from workloads import (
     load_artifact,
     load_workload,
 )
+from workloads.folder import table_with_settings
 
 NOTHING_KEEPS = 1
 PRICED_IN = "us-east-1"
@@ -56,13 +57,8 @@ over before the best was known to 15 %."""
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "tune",
-        "search the serving configuration with the highest capacity",
-        "tune spellcheck --set tune.targets=cpu,cpu-int8 --set tune.threads=1,2",
-        DESCRIPTION,
-    )
+    example = "tune spellcheck --set tune.targets=cpu,cpu-int8 --set tune.threads=1,2"
+    parser = add_command(commands, example, DESCRIPTION)
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD")
     arguments.add_settings(parser, "tune.KEY", "tune.max_duration_s")
     parser.add_argument(
@@ -145,7 +141,7 @@ def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, TuneFolder, Tun
             f"{source.file}: models: `tune` searches the settings of one model. Allowed: no [[models]]. Remove "
             "them, and tune each workload."
         )
-    tune = arguments.table_with_settings(options.settings, "tune", workload.tune)
+    tune = table_with_settings(options.settings, "tune", workload.tune)
     if not tune.targets:
         tune = tune.model_copy(update={"targets": default_targets(workload, gpu=Path("/dev/nvidia0").exists())})
     for name in tune.targets:

@@ -76,6 +76,10 @@ class Budget:
 
 
 class InferenceClient:
+    """Calls a model: `infer` takes and returns tensors. Threads may share one client. No attempt of a call starts
+    later than `deadline_s` after the call. The server's `timeout_s` bounds each attempt.
+    """
+
     def __init__(
         self,
         server: Server,
@@ -88,9 +92,6 @@ class InferenceClient:
         sleep: Callable[[float], None] = time.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """No attempt of a call starts later than `deadline_s` after the call. The server's `timeout_s` bounds each
-        attempt.
-        """
         self._server, self._binary, self._deadline_s = server, binary, deadline_s
         self._retries, self._budget = retries or Retries(), Budget()
         self._latency = latency

@@ -15,13 +15,10 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, Self
 
-import boto3
-from botocore.config import Config
-
-from workloads.objective import CLIENT_LATENCY, METRIC_NAMESPACE, metric_dimensions
+from workloads.client_metric import CLIENT_LATENCY, METRIC_NAMESPACE, metric_dimensions
 
 MINUTE_S, KEPT_S = 60, 3600
-SHORT = Config(connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 2})
+SHORT: dict[str, Any] = {"connect_timeout": 2, "read_timeout": 5, "retries": {"total_max_attempts": 2}}
 """Short timeouts, so that closing does not wait long for an unreachable CloudWatch."""
 VALUES_PER_DATUM = 150
 DATA_PER_REQUEST = 20
@@ -100,7 +97,10 @@ class LatencyMetric:
         if not counts:
             return
         if self._client is None:
-            self._client = boto3.Session().client("cloudwatch", config=SHORT)
+            import boto3
+            from botocore.config import Config
+
+            self._client = boto3.Session().client("cloudwatch", config=Config(**SHORT))
         for request in requests(metric_dimensions(self._workload, self._stack), dict(counts)):
             self._client.put_metric_data(**request)
             for datum in request["MetricData"]:

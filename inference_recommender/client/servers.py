@@ -13,18 +13,19 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
-import boto3
 import botocore.exceptions as aws
 import urllib3
-from botocore.config import Config
 from urllib3 import exceptions as http
 
 from aws_api.errors import translate_aws_errors
 from inference_recommender.kserve import BINARY, JSON_TYPE, SIZE_HEADER, Body, NotAResponse, content_type
 from workloads import ProjectError, UsageError
+
+if TYPE_CHECKING:
+    from botocore.config import Config
 
 TIMEOUT_S, CONNECT_TIMEOUT_S = 5.0, 2.0
 """Limits for an attempt, and for a connection and for sending a request's body."""
@@ -177,8 +178,12 @@ class SageMakerEndpoint(Closing):
         self._target = {"EndpointName": name, **({} if target_model is None else {"TargetModel": target_model})}
         self._where = f"Endpoint {name}" if target_model is None else f"Endpoint {name}, model {target_model}"
         self._timeout_s, self._max_answer_bytes = timeout_s, max_answer_bytes
-        with translate_aws_errors("a client of sagemaker-runtime"):
-            self._client = client or boto3.Session().client("sagemaker-runtime", config=config(timeout_s, connections))
+        if client is None:
+            import boto3  # half of the client's import time
+
+            with translate_aws_errors("a client of sagemaker-runtime"):
+                client = boto3.Session().client("sagemaker-runtime", config=config(timeout_s, connections))
+        self._client = client
 
     def close(self) -> None:
         self._client.close()
@@ -205,8 +210,10 @@ class SageMakerEndpoint(Closing):
         return _received(content, binary[1] if binary else None)
 
 
-def config(timeout_s: float, connections: int = 10) -> Config:
+def config(timeout_s: float, connections: int = 10) -> "Config":
     """Returns botocore's configuration of an endpoint's client. `Retries` replaces botocore's own retries."""
+    from botocore.config import Config  # most of botocore
+
     return Config(
         connect_timeout=min(CONNECT_TIMEOUT_S, timeout_s),
         read_timeout=timeout_s,

@@ -32,7 +32,7 @@ from workloads import (
 )
 from workloads import images as aws_images
 from workloads.document import Document
-from workloads.instances import NEURON_FAMILIES, family, hardware, has_accelerator, instance_shape
+from workloads.instances import NEURON_FAMILIES, family, hardware, has_accelerator, has_bf16, instance_shape
 
 Platform = Literal["cpu", "gpu", "gpu-torch", "inf1", "inf2"]
 """Kinds of hardware, each with its own image. gpu-torch has PyTorch for `cuda` targets."""
@@ -174,7 +174,9 @@ def _runs_on(target: Target, instance_type: str) -> bool:
         case NeuronTarget(pipeline_cores=int(cores)):
             chips = 0 if cores == 1 else -(-cores // CORES_PER_CHIP)
         case _:
-            return shape.accelerator == next((each.accelerator for each in own if each), "CPU")
+            kinds = set(map(hardware, target.instance_types)) or {"x86 CPU"}
+            needs_bf16 = getattr(target, "instruction_sets", ())
+            return hardware(instance_type) in kinds and (not needs_bf16 or has_bf16(instance_type))
     return family(instance_type) == NEURON_FAMILIES[target.runtime] and shape.neuron_chips >= chips
 
 

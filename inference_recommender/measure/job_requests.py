@@ -55,6 +55,8 @@ TASKS = {
 
 BERT = re.compile(r"(?<![a-z])bert-(base|large)-(un)?cased")
 
+DEFAULT_TRAFFIC = "production"
+"""The traffic of an advanced job."""
 SERVICE_DEFAULT = "service-default"
 """The name of a default job's traffic; no profile of a workload may have it."""
 JOB_PERCENTILE = "P95"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.load_generator.time_stamps import arrivals_of
 from inference_recommender.measurement import Measurement
 from inference_recommender.payload_lengths import known_lengths
@@ -30,7 +31,9 @@ from workloads import (
     Workload,
     WorkloadFolder,
     load_artifact,
+    load_workload,
 )
+from workloads.folder import with_settings
 
 
 class Source(Protocol):
@@ -77,6 +80,23 @@ class RunSubject:
             traffic=traffic,
             lengths=known_lengths(folder, warn) if payloads is None else None,
         )
+
+
+def workload_to_measure(
+    name: str, settings: Sequence[str], target: str | None, account: SageMakerAccount | None, endpoint: str | None
+) -> WorkloadFolder:
+    """Returns a workload with --set on `target`; by default on its stack's target, by its output HostedTarget; without
+    a stack, on hosting.target. Raises `UsageError` for an unknown target.
+    """
+    folder = load_workload(name)
+    # A named model needs no stack: a release's role may not read it.
+    named = with_settings(folder, settings).workload.recommender.model
+    if target is None and account is not None and not named:
+        target = account.hosted_target(folder.workload.stack_name, endpoint)
+    if target is not None and target != folder.workload.hosting.target:
+        folder.variant(target)
+        folder = folder.hosted_on(target)
+    return with_settings(folder, settings)
 
 
 def run(

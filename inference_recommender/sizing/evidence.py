@@ -1,4 +1,4 @@
-"""Evidence to size a fleet from: the folder of a run or an experiment, or a job's description.
+"""Sizes a fleet from evidence: the folder of a run or an experiment, or a job's description.
 
 A job's description is a response of DescribeInferenceRecommendationsJob as boto3 or the AWS CLI prints it. NaN,
 infinite, null and absent numbers are None. Its ModelLatency is in milliseconds today, but in microseconds in the
@@ -8,17 +8,18 @@ If milliseconds would mean an unlikely number of concurrent requests, a caution 
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from inference_recommender.measurement import Measurement, latency_unit, local_caution, measurements
 from inference_recommender.run_folder import RunFolder, read_json
-from inference_recommender.sizing.decision import size_candidates
+from inference_recommender.sizing.decision import cheapest, size_candidates
 from inference_recommender.sizing.fleet import Demand
 from inference_recommender.sizing.prices import PriceList
-from workloads import Candidate, Sizing, UsageError, Workload
+from workloads import Candidate, Sizing, UsageError, Workload, WorkloadFolder, load_workload
+from workloads.folder import table_with_settings
 
 ON_EXISTING = (
     "The response does not name the instances of the existing endpoint. Its capacity counts as that of one instance."
@@ -48,6 +49,56 @@ class Evidence:
         """Judges and sizes every measurement, with the prices of `region`, by default the job's."""
         limit = self.job_limit_per_minute
         return size_candidates(self.measured, demand, sizing, limit, self.region, region, price_list)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SizedFleet:
+    """Sized candidates for a demand, and the cheapest that meets the objective, if there is one."""
+
+    demand: Demand
+    candidates: tuple[Candidate, ...]
+    recommended: Candidate | None
+    cautions: tuple[str, ...]
+    """Sentences to read before trusting the result."""
+
+
+def size(
+    evidence: str | Path,
+    *,
+    workload: str | WorkloadFolder | None = None,
+    peak_invocations_per_minute: float | None = None,
+    latency_limit_ms: float | None = None,
+    percentile: str | None = None,
+    settings: Sequence[str] = (),
+    region: str | None = None,
+    prices: PriceList = "sagemaker",
+) -> SizedFleet:
+    """Sizes a fleet as the command `size` does, without AWS. Returns candidates and the cheapest that suffices.
+
+    `evidence` is the folder of a run or an experiment, or a file with the JSON of DescribeInferenceRecommendationsJob.
+    Objective and [sizing] are those of `workload`, by default those in the folder. A peak, or a latency limit at a
+    `percentile` such as "P99", replaces the objective's. `settings` are as in --set: "sizing.headroom=0.3". Raises
+    `workloads.UsageError`.
+    """
+    read = read_evidence(Path(evidence))
+    measured = read.workload
+    if workload is not None and latency_limit_ms is not None:
+        raise UsageError("--latency-limit-ms, --workload: both give the objective. Leave one out.")
+    if workload is not None:
+        folder = load_workload(workload) if isinstance(workload, str) else workload
+        measured = folder.measured_on(measured.hosting.target if measured else None).workload
+    demand = Demand.of(measured.latency_objective) if measured else None
+    peak = peak_invocations_per_minute or (demand.peak_invocations_per_minute if demand else None)
+    if peak is None:
+        raise UsageError("--peak-invocations-per-minute: is missing. Give it, or --workload NAME for its objective.")
+    demand = demand or Demand(peak_invocations_per_minute=peak)
+    trough = min(demand.trough_invocations_per_minute, peak)
+    demand = replace(demand, peak_invocations_per_minute=peak, trough_invocations_per_minute=trough)
+    if latency_limit_ms is not None:
+        demand = replace(demand, percentile=percentile or demand.percentile, model_latency_ms=latency_limit_ms)
+    sizing = table_with_settings(settings, "sizing", measured.sizing if measured else Sizing())
+    candidates = read.candidates(demand, sizing, region, prices)
+    return SizedFleet(demand=demand, candidates=candidates, recommended=cheapest(candidates), cautions=read.cautions)
 
 
 def read_evidence(path: Path) -> Evidence:

@@ -148,7 +148,7 @@ def named_labels(labels: tuple[str, ...]) -> dict[str, Any]:
 def bert_weights(config: Mapping[str, Any], task: str, labels: int) -> Shapes:
     """Yields BERT's weights for a config.json: deviation 0.02, norms one, biases zero.
 
-    A family may have no token types (0), and embeddings of another width than its layers.
+    A family may have no token types (0), narrower embeddings, groups of equal layers, and a bias for distances.
     """
     wide, inner = config["hidden_size"], config["intermediate_size"]
     embedded = config.get("embedding_size", wide)
@@ -166,9 +166,12 @@ def bert_weights(config: Mapping[str, Any], task: str, labels: int) -> Shapes:
         if config[key]:
             yield f"bert.embeddings.{name}_embeddings.weight", (config[key], embedded), 0.02
     yield from norm("bert.embeddings.LayerNorm", embedded)
-    if embedded != wide:
+    groups = config.get("num_hidden_groups")
+    if embedded != wide or groups:
         yield from linear("bert.embeddings_project", wide, embedded)
-    for index in range(config["num_hidden_layers"]):
+    if buckets := config.get("relative_attention_num_buckets"):
+        yield "bert.encoder.relative_attention_bias.weight", (buckets, config["num_attention_heads"]), 0.02
+    for index in range(groups or config["num_hidden_layers"]):
         layer = f"bert.encoder.layer.{index}"
         for part in ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"):
             yield from linear(f"{layer}.{part}", wide, wide)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from model_build.checkpoint.families import Family, check_head, family_of
@@ -60,6 +60,16 @@ class Electra(BertKeys):
     embedding_size: Size
 
 
+class Albert(Electra):
+    num_hidden_groups: Size = 1
+
+
+class MpNet(BertKeys):
+    type_vocab_size: Annotated[int, BeforeValidator(lambda _: 0)] = 0  # transformers ignores it
+    pad_token_id: Literal[1] = 1  # positions are counted from it
+    relative_attention_num_buckets: Size = 32
+
+
 class Generic(ConfigKeys):
     """The keys that are read of a family that transformers computes."""
 
@@ -77,6 +87,8 @@ KINDS: dict[str, type[ConfigKeys]] = {
     "data2vec-text": Roberta,
     "ernie": BertKeys,
     "electra": Electra,
+    "albert": Albert,
+    "mpnet": MpNet,
 }
 DISTILBERT = {
     "dim": "hidden_size",

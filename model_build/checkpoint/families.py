@@ -113,6 +113,28 @@ DISTILBERT = LikeBert(
     pooler="relu",
 )
 
+OF_ALBERT = r"^encoder\.albert_layer_groups\.(\d+)\.albert_layers\.0\."
+ALBERT = LikeBert(
+    renamed=(
+        (r"^pooler\.(weight|bias)$", r"pooler.dense.\1"),
+        (r"^encoder\.embedding_hidden_mapping_in\.", "embeddings_project."),
+        (rf"{OF_ALBERT}attention\.(query|key|value)\.", r"encoder.layer.\1.attention.self.\2."),
+        (rf"{OF_ALBERT}attention\.", r"encoder.layer.\1.attention.output."),
+        (rf"{OF_ALBERT}ffn\.", r"encoder.layer.\1.intermediate.dense."),
+        (rf"{OF_ALBERT}ffn_output\.", r"encoder.layer.\1.output.dense."),
+        (rf"{OF_ALBERT}full_layer_layer_norm\.", r"encoder.layer.\1.output.LayerNorm."),
+    )
+)
+MPNET = LikeBert(
+    renamed=(
+        *DENSE_IN_HEAD,
+        (r"\.attention\.attn\.q\.", ".attention.self.query."),
+        (r"\.attention\.attn\.k\.", ".attention.self.key."),
+        (r"\.attention\.attn\.v\.", ".attention.self.value."),
+        (r"\.attention\.attn\.o\.", ".attention.output.dense."),
+        (r"\.attention\.LayerNorm\.", ".attention.output.LayerNorm."),
+    )
+)
 
 NO_SPANS = ("question-answering",)
 CONVOLUTIONS = "its layers are convolutions, and the quantiser takes products of matrices"
@@ -132,8 +154,8 @@ FAMILIES: dict[str, Family] = dict(
         _family("electra", "ELECTRA", "Electra", "electra", like_bert=ELECTRA),
         _family("ernie", "ERNIE", "Ernie", "ernie", like_bert=LikeBert()),
         _family("data2vec-text", "Data2Vec", "Data2VecText", "data2vec_text", like_bert=ROBERTA, after_padding=True),
-        _family("albert", "ALBERT", "Albert", "albert"),
-        _family("mpnet", "MPNet", "MPNet", "mpnet", after_padding=True),
+        _family("albert", "ALBERT", "Albert", "albert", like_bert=ALBERT),
+        _family("mpnet", "MPNet", "MPNet", "mpnet", like_bert=MPNET, after_padding=True),
         _family("deberta", "DeBERTa", "Deberta", "deberta"),
         _family("deberta-v2", "DeBERTa-v2/v3", "DebertaV2", "deberta"),
         _family("modernbert", "ModernBERT", "ModernBert", "model"),

@@ -4,9 +4,10 @@
 token_type_ids [rows, length], valid_length [rows]. It returns a tuple, named by `outputs` (`heads`).
 
 Families that differ from BERT in names alone are this network, too (`checkpoint/families.py`); what else they have is
-here: RoBERTa counts positions from behind that of the padding, DistilBERT has no token types, and ELECTRA's embeddings
-may be narrower than its layers. A "<pad>" that a text itself holds counts as any other token here; transformers gives
-it RoBERTa's position of the padding.
+here: RoBERTa counts positions from behind that of the padding, DistilBERT has no token types, ELECTRA's embeddings
+may be narrower than its layers, ALBERT's layers share weights, and MPNet adds a bias for each distance between two
+tokens. A "<pad>" that a text itself holds counts as any other token here; transformers gives it RoBERTa's position of
+the padding.
 
 Query, key and value are one product, which is then split. `apart` has three products instead, and a head for each of
 the two logits of question answering: neuronx-cc can compile `split` to wrong numbers without a word, and slices in its
@@ -149,8 +150,11 @@ class Bert(nn.Module):
         # A table, not an `arange`: a trace would hold on to the device that it was made on.
         self.places: Tensor
         self.register_buffer("places", torch.arange(len(self.embeddings.position)))
-        layers = range(config["num_hidden_layers"])
-        self.layers = nn.ModuleList(Layer(weights, index, config, apart=apart) for index in layers)
+        self.depth = config["num_hidden_layers"]
+        groups = range(config.get("num_hidden_groups", self.depth))
+        self.layers = nn.ModuleList(Layer(weights, index, config, apart=apart) for index in groups)
+        distances = weights.get("encoder.relative_attention_bias.weight")
+        self.bias = None if distances is None else parameter(position_bias(distances, len(self.places)))
         self.heads = nn.ModuleList(head_layers(weights, model, apart=apart))
         self.model, self.pooler = model, family.like_bert.pooler
 
@@ -159,9 +163,22 @@ class Bert(nn.Module):
         hidden = self.embeddings(given["input_ids"], given.get("token_type_ids"), given.get("position_ids"))
         real = real_tokens(given, self.places)
         mask = (1.0 - real.to(hidden.dtype))[:, None, None, :] * MASKED
-        for layer in self.layers:
-            hidden = layer(hidden, mask)
+        if self.bias is not None:
+            length = hidden.shape[1]
+            mask = mask + self.bias[:, :, :length, :length]
+        for index in range(self.depth):
+            hidden = self.layers[index * len(self.layers) // self.depth](hidden, mask)
         return answer(self.model, self.pooler, self.heads, hidden, real)
+
+
+def position_bias(distances: Tensor, positions: int) -> Tensor:
+    """Returns MPNet's bias of each pair, [1, heads, query, key]. Sixteen distances are of keys before the query."""
+    places = torch.arange(positions)
+    distance = places[:, None] - places
+    near = distance.abs()
+    steps = 8 + (torch.log(near.clamp(min=1).float() / 8) / math.log(128 / 8) * 8).long()
+    bucket = torch.where(near < 8, near, steps.clamp(max=15)) + (distance < 0) * 16
+    return distances[bucket].permute(2, 0, 1)[None].contiguous()
 
 
 def real_tokens(given: Mapping[str, Tensor], places: Tensor) -> Tensor:

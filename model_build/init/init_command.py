@@ -14,7 +14,6 @@ from model_build.progress import Progress
 PERCENTILE = "P95"
 MODEL_LATENCY_MS = 500.0
 PEAK_INVOCATIONS_PER_MINUTE = 6000
-PURPOSE = "write a workload's folder from a checkpoint and a file of examples"
 
 
 def add_options(command: argparse.ArgumentParser) -> None:

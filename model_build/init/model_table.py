@@ -13,6 +13,7 @@ from model_build.checkpoint.files import read_json
 from model_build.checkpoint.tokenizer import check_time
 from model_build.compile_inputs import MIN_CALIBRATION_ROWS
 from model_build.init.checkpoint_facts import CheckpointFacts
+from workloads.instances import candidates
 
 TEMPLATE = Path(__file__).with_name("workload.toml.jinja")
 TARGETS = ("cpu", "cpu-int8", "tensorrt", "inf1", "inf2")
@@ -207,7 +208,7 @@ def workload_toml(**values: Any) -> str:
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
     environment.filters |= {"toml": toml_value, "comment": _comment}
-    environment.globals |= {"line": _line, "cpu_runtime": cpu_runtime}
+    environment.globals |= {"line": _line, "cpu_runtime": cpu_runtime, "candidates": candidates}
     return environment.from_string(TEMPLATE.read_text("utf-8")).render(values)
 
 

@@ -221,6 +221,7 @@ class _Draft:
             keys = [labels.evaluation_keys(self.facts, row) | other for row, other in zip(rows, others, strict=True)]
         with libraries_logged(self.scratch.parent / "libraries.log"):
             checkpoint = read(self.folder, self.folder, model)
+            self.weight_count = checkpoint.weight_count
             unlabelled = [Example(row=row.request, label="") for row in rows]
             originals = ask_original(checkpoint, model, unlabelled, self.progress)
         if isinstance(model, TextToText):
@@ -281,6 +282,7 @@ class _Draft:
             model_latency_ms=request.latency_ms,
             peak_invocations_per_minute=request.peak_invocations_per_minute,
             facts=self.facts,
+            weight_count=self.weight_count,
             targets=targets,
             left_out=left_out or {},
         )

@@ -40,7 +40,10 @@ ALLOWED = f"backend {', '.join([*FILES, *OTHER_BACKENDS])}; platform {', '.join(
 
 
 def backend_of(model: PackedModel, contents: Contents) -> str | None:
-    """Returns the backend as Triton completes it; None for an ensemble and if no readable file names one."""
+    """Returns the backend as Triton completes it: `identity` for a model folder NAME.identity without a known file.
+
+    None for an ensemble and if no readable file names one.
+    """
     config = model.config
     if not model.readable or model.is_ensemble:
         return None
@@ -48,7 +51,8 @@ def backend_of(model: PackedModel, contents: Contents) -> str | None:
         return str(config.backend or "") or PLATFORMS.get(config.platform)
     if config.default_model_filename:
         return _by_file([config.default_model_filename])
-    return _by_file(contents.children(join(model.name, model.versions[0])) if model.versions else [])
+    by_file = _by_file(contents.children(join(model.name, model.versions[0])) if model.versions else [])
+    return by_file or model.name.partition(".")[2] or None
 
 
 def model_file(model: PackedModel, backend: str | None) -> str | None:

@@ -13,6 +13,7 @@ from model_build.lint.neuron import check_neuron, is_neuron
 from model_build.lint.neuron import graphs as neuron_graphs
 from model_build.lint.paths import check_paths
 from model_build.lint.payloads import check_requests
+from model_build.lint.rejected_settings import check_settings
 from workloads import UsageError
 
 MODEL_CHECKS: Sequence[Callable[[PackedModel, PackedRepository], Iterable[Finding]]] = (
@@ -21,6 +22,7 @@ MODEL_CHECKS: Sequence[Callable[[PackedModel, PackedRepository], Iterable[Findin
     model_settings.check_name,
     model_settings.check_batching,
     model_settings.check_tensors,
+    check_settings,
     model_settings.check_warmup,
     model_settings.check_environment,
     model_settings.check_torchscript,

@@ -43,7 +43,10 @@ def check_batching(model: PackedModel, repository: PackedRepository) -> Iterator
         yield finding("batching-without-batch", model.place("dynamic_batching"))
 
 
-def check_tensors(model: PackedModel, _: PackedRepository) -> Iterator[Finding]:
+def check_tensors(model: PackedModel, repository: PackedRepository) -> Iterator[Finding]:
+    """Checks the tensors, unless Triton completes them from a TensorRT plan."""
+    if backend_of(model, repository.contents) == "tensorrt":
+        return
     for direction, tensors in (("input", model.config.input), ("output", model.config.output)):
         for index, tensor in enumerate(tensors):
             lacks = {"name": not tensor.name, "data_type": tensor.data_type == 0, "dims": not tensor.dims}

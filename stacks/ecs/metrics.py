@@ -18,12 +18,11 @@ class EcsMetrics(ReportedMetrics):
 
 
 class ServiceMetrics(EcsMetrics):
-    """Metrics of a service behind a network load balancer."""
+    """Metrics of a service behind a network load balancer. `target_groups` are by protocol."""
 
     service: ecs.Ec2Service
     balancer: elb.NetworkLoadBalancer
     target_groups: Mapping[str, elb.NetworkTargetGroup]
-    """By protocol."""
 
     def metric_invocations(self) -> cloudwatch.Metric:
         """Invocations per minute of all tasks together."""

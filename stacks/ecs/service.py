@@ -73,9 +73,8 @@ TRITON = Server(
 class InferentiaService(ServiceMetrics, Construct):
     """An ECS service that serves one model, with autoscaling, alarms, a topic for them and a dashboard.
 
-    The recommendation decides instance type, autoscaling and variables of the server. The server on Inferentia is
-    containers/neuron, on CPU types Triton. `url` is what callers use, `connections` lets a security group reach it, and
-    `paging.topic` publishes alarms.
+    The recommendation decides instance type, autoscaling and variables of the server, which is Triton on CPU types.
+    Callers use `url`, and `connections` admits their security groups. `paging.topic` publishes alarms.
     """
 
     def __init__(

@@ -80,7 +80,7 @@ def _problems_of_minimums(
     low, instance_type = deployment.min_instances, deployment.instance_type
     fleet = sized(deployment.recommendation, instance_type, low, autoscaled=deployment.autoscaled)
     if fleet.autoscaling is not None:
-        for problem in problems_of_minimums(hosting.scaling, low, fleet.autoscaling.max_capacity):
+        for problem in problems_of_minimums(hosting.scaling, low, fleet.autoscaling):
             yield UsageError(f"{props.folder.file}: hosting.scaling.{problem}")
 
 

@@ -11,7 +11,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from stacks.grants import arn_of
-from workloads.objective import CLIENT_LATENCY, METRIC_NAMESPACE, metric_dimensions
+from workloads.client_metric import CLIENT_LATENCY, METRIC_NAMESPACE, metric_dimensions
 
 VARIANT = "AllTraffic"
 MICROSECONDS_PER_MILLISECOND = 1000

@@ -41,8 +41,7 @@ class RecommendedScaling(Construct):
         refuse_arguments(self, problems_of_size(recommendation, None, recommendation.archive_sha256, autoscaled=True))
         autoscaling = sized(recommendation, None, min_instances).autoscaling
         assert autoscaling is not None
-        minimums_outside = problems_of_minimums(rules, min_instances, autoscaling.max_capacity)
-        refuse_arguments(self, (f"rules: {problem}" for problem in minimums_outside))
+        refuse_arguments(self, (f"rules: {each}" for each in problems_of_minimums(rules, min_instances, autoscaling)))
         resource_id = f"endpoint/{endpoint.endpoint_name}/variant/{endpoint.variant_name}"
         minimums = (*rules.scheduled_minimums, *autoscaling.scheduled_minimums)
         target = scalable_target(self, "sagemaker:variant:DesiredInstanceCount", resource_id, autoscaling, minimums)
@@ -65,13 +64,13 @@ class RecommendedScaling(Construct):
             )
 
 
-def problems_of_minimums(rules: EndpointScalingRules, low: int, high: int) -> Iterator[str]:
+def problems_of_minimums(rules: EndpointScalingRules, low: int, autoscaling: Autoscaling) -> Iterator[str]:
     """Yields scheduled minimums outside of the fleet's bounds."""
     for number, minimum in enumerate(rules.scheduled_minimums):
-        if not low <= minimum.min_capacity <= high:
+        if not low <= minimum.min_capacity <= autoscaling.max_capacity:
             yield (
                 f"scheduled_minimums.{number}.min_capacity: got {minimum.min_capacity}. The fleet has between "
-                f"{low} and {high} instances; choose one of these, or measure for a larger peak."
+                f"{low} and {autoscaling.max_capacity} instances; choose one of these, or measure for a larger peak."
             )
 
 

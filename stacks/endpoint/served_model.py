@@ -18,7 +18,7 @@ START_S, START_BYTES_PER_S = 300, 10_000_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Served:
-    """`instance_types` are tried in turn. The first is the type that was measured."""
+    """`instance_types` are tried in turn; the first was measured. A shadow gets `percent` of the requests."""
 
     archive: ModelArchive
     image: EcrImage
@@ -26,7 +26,6 @@ class Served:
     instance_types: Sequence[str]
     instance_count: int
     percent: int = 100
-    """The share of the requests that is copied to a shadow."""
 
 
 class ServedModel(Construct):

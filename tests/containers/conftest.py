@@ -6,7 +6,7 @@ import pytest
 
 from containers.text2text.generator import TextGenerator
 from local_aws.process.triton import TritonServer
-from model_build.build import build
+from model_build.execute import build
 from model_build.plan import BuildPlan, plan
 from model_build.text2text.repository import settings
 from model_build.torch_threads import threads_kept

@@ -15,6 +15,7 @@ from aws_api.sagemaker import (
 )
 from aws_api.session import Notify
 from inference_recommender.capacity.time_series import Series
+from inference_recommender.measure.job_requests import TestedModel
 from inference_recommender.measure.job_service import QUANTILES
 from tests.builders import SHA256
 from tests.inference_recommender.measure.recorded_log import OWN, QUIET, at, lines
@@ -22,6 +23,7 @@ from tests.inference_recommender.measure.recorded_log import OWN, QUIET, at, lin
 CREATED = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 COMPLETED = CREATED + timedelta(minutes=2)
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:inference-recommendations-job/job-1"
+TESTED = TestedModel(model="m", role_arn="arn:aws:iam::123456789012:role/r", payload_url="s3://b/k")
 
 
 def endpoint(name: str = "sm-epc-1", instance_type: str = "ml.c5.xlarge", count: int = 1) -> dict[str, Any]:

@@ -60,6 +60,13 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
 
 
 @pytest.fixture
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets keys of no account and a region."""
+    for name, value in {"ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "x", "DEFAULT_REGION": "us-east-1"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+
+
+@pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, ssl.SSLContext]:
     """A self-signed certificate for 127.0.0.1, made now: its file, and a server's context with it."""
     key = ec.generate_private_key(ec.SECP256R1())

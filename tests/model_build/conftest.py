@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from model_build.build import build
+from model_build.execute import build
 from model_build.plan import BuildPlan, plan
 from tests.model_build.miniatures.tiny_t5 import make_workload
 from tests.model_build.shared_exports import SharedExports, sharing

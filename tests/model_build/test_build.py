@@ -12,7 +12,7 @@ import pytest
 from onnx import numpy_helper
 
 from model_build import archive
-from model_build.build import build, verify_built, verify_recorded
+from model_build.execute import build, verify_built, verify_recorded
 from model_build.parity import GateFailed
 from model_build.plan import BuildPlan, plan
 from tests.builders import known, message_of
@@ -228,5 +228,5 @@ def test_a_build_that_compared_nothing_is_not_released(tiny_workload: WorkloadFo
 
 
 def test_it_needs_no_torch() -> None:
-    code = "import sys, model_build.build; sys.exit(bool({'torch', 'onnxruntime'} & sys.modules.keys()))"
+    code = "import sys, model_build.execute; sys.exit(bool({'torch', 'onnxruntime'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -15,11 +15,12 @@ import pytest
 import tomllib
 
 import model_build.__main__ as command_line
+from model_build import build
 from model_build.compiled import exclusive
 from model_build.plan import BuildPlan
 from model_build.progress import seldom
 from tests.inference_recommender.conftest import Cli
-from workloads import ROOT
+from workloads import ROOT, ModelArtifact, UsageError
 
 CASES = tomllib.loads(Path(__file__).with_name("usage_refusals.toml").read_text("utf-8"))["case"]
 CALL = (
@@ -172,7 +173,7 @@ def test_a_bare_call_teaches(cli: Cli) -> None:
 def test_the_help_of_every_command_has_an_example(cli: Cli, command: str) -> None:
     assert f"\n  python -m model_build {command} " in cli.out(command, "--help")
     example = command_line.COMMANDS[command][1]
-    assert command_line.parser().parse_args(example.split()).command == command
+    assert command_line.parser(example.split()).parse_args(example.split()).command == command
 
 
 def test_libraries_write_to_a_log_that_a_failing_build_names(
@@ -184,7 +185,7 @@ def test_libraries_write_to_a_log_that_a_failing_build_names(
         raise ValueError("no such thing")
 
     monkeypatch.setattr(command_line, "ROOT", tiny_copy)
-    monkeypatch.setattr("model_build.build.archive.pack", chatter)
+    monkeypatch.setattr("model_build.execute.archive.pack", chatter)
     assert command_line.main(["build", "tiny", "--target", "cpu"]) == 70
     log = tiny_copy / "build" / "tiny" / ".compiled" / "cpu" / "build.log"
     assert capfd.readouterr() == ("", f"Unforeseen ValueError: no such thing. The log is {log}.\n")
@@ -221,3 +222,13 @@ def test_a_log_has_the_steps_of_a_long_build(
     lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("tiny for cpu: ")]
     assert ("tiny for cpu: Packing" in lines) is says
     assert bool(lines) is says
+
+
+def test_python_builds_as_the_command_does(tiny_copy: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    steps = list[str]()
+    artifact = build("tiny", "cpu", root=tiny_copy, progress=steps.append)
+    assert artifact == ModelArtifact.from_json(tiny_copy / "build" / "tiny" / "cpu" / "artifact.json")
+    assert "Packing" in steps
+    with pytest.raises(UsageError, match="there is no target 'gpu'"):
+        build("tiny", "gpu", root=tiny_copy)
+    assert capfd.readouterr() == ("", "")

@@ -16,7 +16,7 @@ from inference_recommender.payloads import request_body
 from local_aws import machine
 from local_aws.process.model_server import ModelDidNotLoad
 from model_build import archive
-from model_build.build import build, verify_built, verify_recorded
+from model_build.execute import build, verify_built, verify_recorded
 from model_build.lint.check import lint
 from model_build.lint.finding import RuntimeContext
 from model_build.matrix import BEAMS, GENERATION, rows

@@ -11,7 +11,7 @@ import pytest
 
 from inference_recommender.payloads import request_body
 from local_aws.process.triton import TritonServer
-from model_build.build import build
+from model_build.execute import build
 from model_build.plan import plan
 from tests.model_build.miniatures.tiny_bert import make_workload
 from tests.quick_triton import await_counts, start_triton, statistics

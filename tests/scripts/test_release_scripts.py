@@ -70,7 +70,7 @@ def checkout(tmp_path: Path) -> Checkout:
     subprocess.run(["git", "clone", "--quiet", remote, folder], check=True, capture_output=True)
     made = Checkout(folder=folder, remote=remote)
     shutil.copytree(ROOT / "scripts" / "release", folder / "scripts" / "release")
-    for name in ("workloads/spellcheck/workload.toml", "model_build/build.py", "containers/__init__.py"):
+    for name in ("workloads/spellcheck/workload.toml", "model_build/execute.py", "containers/__init__.py"):
         made.write(name, "one\n")
     made.write("requirements/build.txt", "a==1\n")
     made.commit()
@@ -115,7 +115,7 @@ def test_a_model_is_built_once_for_what_it_is_made_from(checkout: Checkout) -> N
     again = checkout.run(*arguments)
     assert again.stdout == "spellcheck for cpu: nothing has changed, the build of an earlier release is used.\n"
     assert checkout.asked == [build, lint, lint]
-    checkout.write("model_build/build.py", "two\n")
+    checkout.write("model_build/execute.py", "two\n")
     checkout.commit()
     assert checkout.run(*arguments).returncode == 0
     assert checkout.asked == [build, lint, lint, build, lint]

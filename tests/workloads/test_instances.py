@@ -12,12 +12,19 @@ import botocore.session
 import pytest
 
 from workloads import ROOT, instances, load_workload, workload_names
-from workloads.instances import InstanceShape, has_accelerator, has_local_storage, instance_shape
+from workloads.instances import (
+    Hardware,
+    InstanceShape,
+    candidates,
+    has_accelerator,
+    has_local_storage,
+    instance_shape,
+)
 
 FILE = Path(instances.__file__).with_name("instances.json")
-ECS_FAMILIES = ("c5", "c6i", "c7i", "m5", "m6i", "m7i", "inf1", "inf2")
+ECS_FAMILIES = ("c5", "c6i", "c7i", "c8i", "m5", "m6i", "m7i", "inf1", "inf2")
 """Their sizes are listed even where SageMaker has none of that name."""
-OFFERED_FAMILIES = ("g4dn", "g5", "inf1", "inf2")
+OFFERED_FAMILIES = ("g4dn", "g5", "g6", "g6e", "inf1", "inf2", "trn1")
 
 
 def test_the_tables_are_those_of_the_installed_moto_and_botocore() -> None:
@@ -104,6 +111,24 @@ def test_the_shape_of_an_instance_type_is_known_or_none() -> None:
     assert instance_shape("ml.x99.xlarge") is None
     assert instance_shape("m5.8xlarge") is not None
     assert instance_shape("ml.m5.8xlarge") is None, "only EC2 has it"
+
+
+@pytest.mark.parametrize(
+    ("kind", "copy_gib", "types"),
+    [
+        ("x86 CPU", 0.4, ("ml.c5.xlarge", "ml.c7i.xlarge", "ml.m7i.xlarge")),
+        ("x86 CPU", 5.0, ("ml.m7i.xlarge",)),
+        ("x86 CPU", 50.0, ()),
+        ("GPU", 0.4, ("ml.g4dn.xlarge", "ml.g5.xlarge", "ml.g6.xlarge", "ml.g6e.xlarge")),
+        ("GPU", 30.0, ("ml.g6e.xlarge",)),
+        ("Inferentia 2", 0.4, ("ml.inf2.xlarge",)),
+        ("Arm CPU", 0.4, ()),
+    ],
+)
+def test_candidates_are_the_smallest_types_with_the_hardware_and_room_for_the_weights(
+    kind: Hardware, copy_gib: float, types: tuple[str, ...]
+) -> None:
+    assert candidates(kind, copy_gib) == types
 
 
 def test_every_type_that_a_workload_names_has_a_shape() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from workloads import NoVerdict
+from workloads import ROOT, NoVerdict
 from workloads.program import LONGEST_MESSAGE, exit_code
 
 Capture = pytest.CaptureFixture[str]
@@ -119,3 +119,13 @@ def test_a_reader_of_standard_output_that_has_gone_is_quiet(printing: str) -> No
     finally:
         os.close(writes)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_root_before_the_command_names_the_repository(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "model_build", "--root", str(tmp_path), "build", "mine", "--target", "cpu"]
+    for message in (f"--root: {tmp_path} has no cdk.json.", "There is no workload 'mine'. Known workloads: none."):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(message)
+        (tmp_path / "cdk.json").touch()

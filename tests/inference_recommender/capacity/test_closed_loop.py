@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.searches.simulated_service import COLD, STALLING, Requests, SimulatedService
+from benchmarks.searches.simulated_service import COLD, STALLING, SimulatedService
 from inference_recommender.capacity.closed_loop import SustainedLoad, capacity
 from inference_recommender.capacity.levels import settled_from, warm_up_s
-from inference_recommender.capacity.statistics import Limit
+from inference_recommender.capacity.statistics import Floats, Limit
 from tests.builders import known
 
 P99 = Limit(percentile=99, latency_ms=50)
@@ -22,14 +22,11 @@ def _closed_loop(users: Sequence[int], rates: Sequence[int]) -> tuple[np.ndarray
     return finished, np.repeat(np.array(users) / np.array(rates) * 1000, rates)
 
 
-def _capacity(finished: np.ndarray, latencies: np.ndarray, end_s: float, failed: int = 0) -> SustainedLoad | None:
-    succeeded = np.ones(len(finished), dtype=bool)
-    succeeded[:failed] = False
-    return capacity(finished, latencies, succeeded, P99, end_s)
-
-
-def _estimate(run: Requests, limit: Limit, end_s: float) -> SustainedLoad | None:
-    return capacity(run.finished_s, run.latencies_ms, np.ones(len(run.finished_s), dtype=bool), limit, end_s)
+def _capacity(
+    finished: Floats, latencies: Floats, end_s: float, failed: int = 0, limit: Limit = P99, one_load: bool = False
+) -> SustainedLoad | None:
+    succeeded = np.arange(len(finished)) >= failed
+    return capacity(finished, latencies, succeeded, limit, end_s, one_load=one_load)
 
 
 def test_the_highest_load_within_the_limit_is_the_capacity() -> None:
@@ -103,10 +100,9 @@ def test_dependent_late_requests_count_for_less() -> None:
     scattered, bursts = latencies.copy(), latencies.copy()
     scattered[::125] = 60
     bursts[20_000:20_400] = bursts[70_000:70_400] = 60
-    succeeded = np.ones(len(finished), dtype=bool)
-    estimate = known(capacity(finished, scattered, succeeded, P99, 100, one_load=True))
+    estimate = known(_capacity(finished, scattered, 100, one_load=True))
     assert estimate.within_limit
-    assert capacity(finished, bursts, succeeded, P99, 100, one_load=True) is None
+    assert _capacity(finished, bursts, 100, one_load=True) is None
 
 
 def _stairs(users_per_step: int, steps: int, step_s: float) -> list[float]:
@@ -125,7 +121,7 @@ def test_stairs_find_the_rate_and_the_load_of_a_known_service(seeds: int, covere
     """From 4 to 40 users of a service that starts cold and stalls; P99 ≤ 45 ms holds up to 24 users."""
     stairs = _stairs(4, 10, 20.0)
     runs = [SimulatedService(COLD, seed).closed_loop(stairs, 200) for seed in range(seeds)]
-    estimates = [_estimate(run, P99_45, 200) for run in runs]
+    estimates = [_capacity(run.finished_s, run.latencies_ms, 200, limit=P99_45) for run in runs]
     within = [estimate for estimate in estimates if estimate is not None and estimate.within_limit]
     assert len(within) == seeds
     assert all(abs(estimate.invocations_per_minute / TRUE_SATURATION - 1) < 0.02 for estimate in within)
@@ -137,11 +133,8 @@ def test_stairs_find_the_rate_and_the_load_of_a_known_service(seeds: int, covere
 def test_one_load_is_judged_as_a_whole() -> None:
     """Arrivals at a fixed rate: no quiet stretch of them is picked."""
     run = SimulatedService(STALLING, 5).open_loop(40_000, 120)
-    succeeded = np.ones(len(run.finished_s), dtype=bool)
-    estimate = capacity(
-        run.finished_s, run.latencies_ms, succeeded, Limit(percentile=99, latency_ms=80), 120, one_load=True
-    )
-    assert estimate is not None
+    limit = Limit(percentile=99, latency_ms=80)
+    estimate = known(_capacity(run.finished_s, run.latencies_ms, 120, limit=limit, one_load=True))
     assert (estimate.start_s, estimate.end_s) == (estimate.warm_up_s, 120)
     assert estimate.invocations_per_minute == pytest.approx(40_000, rel=0.02)
     assert estimate.interval is not None

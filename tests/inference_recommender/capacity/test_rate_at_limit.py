@@ -7,6 +7,7 @@ import pytest
 
 from inference_recommender.capacity.probe import Probe
 from inference_recommender.capacity.rate_at_limit import rate_at_limit
+from tests.builders import a_probe
 
 LIMIT = 0.05 / 60
 """50 ms in minutes; rates are per minute."""
@@ -26,14 +27,8 @@ def _counts(
 
 
 def _probe(rate: float, requests: Sequence[int], late: Sequence[int]) -> Probe:
-    return Probe(
-        invocations_per_minute=rate,
-        duration_s=60.0,
-        latency_ms=None,
-        late_share=sum(late) / sum(requests),
-        requests=tuple(requests),
-        late=tuple(late),
-    )
+    share = sum(late) / sum(requests)
+    return a_probe(rate, None, share, 60.0, requests=tuple(requests), late=tuple(late))
 
 
 @pytest.mark.parametrize(

@@ -9,28 +9,22 @@ from typing import Any
 import pytest
 
 from inference_recommender.__main__ import main
-from inference_recommender.capacity.probe import Capacity, Probe
+from inference_recommender.capacity.probe import Capacity
 from inference_recommender.capacity.search import Reason
 from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder
-from tests.builders import a_candidate, a_measurement, a_recommendation, a_run_folder
+from tests.builders import a_candidate, a_measurement, a_probe, a_recommendation, a_run_folder, a_search
 from workloads import Autoscaling, Candidate, load_workload
 
 OBJECTIVE = load_workload("spellcheck").workload.latency_objective
-PROBES = (
-    Probe(invocations_per_minute=15_000.0, duration_s=20.0, latency_ms=13.0493, late_share=0.0001),
-    Probe(invocations_per_minute=36_000.0, duration_s=20.0, latency_ms=80.0, late_share=0.03),
-)
-SLOW = (Probe(invocations_per_minute=60.0, duration_s=20.0, latency_ms=61.5, late_share=0.9),)
+PROBES = a_probe(15_000.0, 13.0493, 0.0001), a_probe(36_000.0, 80.0, 0.03)
+SLOW = a_probe(60.0, 61.5, 0.9)
+SEARCHED = a_search(30_000.0, *PROBES, reason=Reason.RESOLVED.value, interval=(28_000.0, 32_000.0))
+OUT_OF_TIME = a_search(None, *PROBES, reason=Reason.TIME.value, interval=(20_000.0, 40_000.0))
 TOO_SHORT = "--max-duration-s: 1 s is too short"
 """`prove` has read the recommendation and computes the duration of its proof."""
 NO_FILE = "does not exist"
 FAILED = "The test failed without a reason."
-
-
-def searched(rate: float | None, reason: str, probes: tuple[Probe, ...] = PROBES, **more: Any) -> Capacity:
-    objective: dict[str, Any] = {"percentile": OBJECTIVE.percentile, "limit_ms": OBJECTIVE.model_latency_ms}
-    return Capacity(invocations_per_minute=rate, reason=reason, probes=probes, **objective, **more)
 
 
 def candidate(**changes: Any) -> Candidate:
@@ -65,12 +59,12 @@ ENDINGS = {
         simulate=(SIMULATED, "Model of an instance: an M/M/1 queue with the estimated capacity."),
     ),
     "search resolved": Ending(
-        measurements=(measured(searched(30_000.0, Reason.RESOLVED.value, interval=(28_000.0, 32_000.0))),),
+        measurements=(measured(SEARCHED),),
         recommended=candidate(capacity_basis="open-loop"),
         simulate=(SIMULATED, "Model of an instance: 2 probes with open-loop arrivals."),
     ),
     "search out of time with an interval": Ending(
-        measurements=(measured(searched(None, Reason.TIME.value, interval=(20_000.0, 40_000.0))),),
+        measurements=(measured(OUT_OF_TIME),),
         recommended=candidate(capacity_basis="estimate", max_invocations_interval=(20_000.0, 40_000.0)),
         simulate=(
             SIMULATED,
@@ -79,7 +73,7 @@ ENDINGS = {
         ),
     ),
     "search stopped at the lowest rate": Ending(
-        measurements=(measured(searched(0.0, Reason.NOTHING_KEEPS.value, SLOW)),),
+        measurements=(measured(a_search(0.0, SLOW, reason=Reason.NOTHING_KEEPS.value)),),
         candidates=(candidate(meets_objective=False, reason="Misses P99 ≤ 50 ms with open-loop arrivals."),),
         simulate=({2}, "recommends no fleet, so there is nothing to simulate. Measure again."),
         prove=({2}, "recommended: is null"),

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from aws_api.sagemaker import SageMakerAccount
-from inference_recommender.cli.arguments import count, deployed_workload, percentile, positive
+from inference_recommender.cli.arguments import count, percentile, positive
+from inference_recommender.measure.run import workload_to_measure
 from tests.builders import message_of
 from tests.inference_recommender.api import DeployedAccount
 from tests.inference_recommender.conftest import Cli
@@ -55,14 +56,14 @@ def test_the_target_is_the_named_one_or_the_deployed_one_or_the_workloads(
 ) -> None:
     account = DeployedAccount()
     account.outputs = outputs
-    folder = deployed_workload("spellcheck", given.get("target"), account, given.get("endpoint"))
+    folder = workload_to_measure("spellcheck", (), given.get("target"), account, given.get("endpoint"))
     assert folder.workload.hosting.target == target
     assert folder.workload.instance_types == folder.target(target).instance_types
-    assert deployed_workload("spellcheck", None, None).workload.hosting.target == "tensorrt"
+    assert workload_to_measure("spellcheck", (), None, None, None).workload.hosting.target == "tensorrt"
     with pytest.raises(
         UsageError, match=r"there is no target 'gpu'. Known targets: cpu, cpu-int8, cuda, tensorrt, tensorrt-int8."
     ):
-        deployed_workload("spellcheck", "gpu", None)
+        workload_to_measure("spellcheck", (), "gpu", None, None)
 
 
 def test_settings_replace_keys_of_workload_toml() -> None:

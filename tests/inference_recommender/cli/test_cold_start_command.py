@@ -1,23 +1,21 @@
 """Commands on endpoints: the model that `invoke` calls, and the starts that `run --cold-start` measures."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from inference_recommender.__main__ import main
-from inference_recommender.cli import arguments, deployed
+from inference_recommender.cli import deployed
 from inference_recommender.cli import run as run_command
-from inference_recommender.client import HttpServer
-from inference_recommender.kserve import Body, encode
 from inference_recommender.measure import start_stages
 from tests.builders import a_candidate, a_provenance, a_recommendation, an_artifact
 from tests.inference_recommender.api import DeployedAccount
 from tests.inference_recommender.conftest import Cli
 from tests.inference_recommender.measure.recorded_log import OWN, QUIET, VERBOSE
+from tests.inference_recommender.server import Server, serving
 from workloads import Recommendation, WorkloadFolder, load_workload
 
 ARCHIVE = "b" * 64
@@ -35,7 +33,7 @@ def an_account(*logs: str) -> DeployedAccount:
 @pytest.fixture
 def folder(workloads_copy: Path, monkeypatch: pytest.MonkeyPatch) -> WorkloadFolder:
     found = load_workload("spellcheck", workloads_copy)
-    monkeypatch.setattr(arguments, "deployed_workload", lambda *_: found)
+    monkeypatch.setattr(run_command, "workload_to_measure", lambda *_: found)
     return found
 
 
@@ -129,58 +127,39 @@ def test_ctrl_c_deletes_the_endpoint_and_keeps_finished_starts(run: Command, at:
 
 
 @pytest.fixture
-def sent(workloads_copy: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Returns the headers of the requests that spellcheck's endpoint gets; its archive also has the model `other`."""
+def server(workloads_copy: Path, monkeypatch: pytest.MonkeyPatch, credentials: None) -> Iterator[Server]:
+    """Answers for spellcheck's endpoint; its archive also has the model `other`."""
     file = workloads_copy / "spellcheck" / "workload.toml"
     text = file.read_text("utf-8")
     other = workloads_copy / "other" / "workload.toml"
     other.parent.mkdir()
     other.write_text(text.replace('name = "spellcheck"', 'name = "other"'), "utf-8")
     file.write_text(text + '\n[[models]]\nworkload = "other"\n', "utf-8")
-    headers: list[Any] = []
-
-    class Endpoint(HttpServer):
-        def __init__(self, name: str, timeout_s: float) -> None:
-            super().__init__("http://127.0.0.1:9", name, timeout_s=timeout_s)
-
-        def send(self, request: Body, within_s: float) -> Body:
-            headers.append(json.loads(request.content[: request.header_size]))
-            answer = encode({"CORRECTED": [["red shoes"]]})
-            header = json.loads(answer.content[: answer.header_size])
-            content = json.dumps({"outputs": header["inputs"]}).encode()
-            return Body(content=content + answer.content[answer.header_size :], header_size=len(content))
-
     monkeypatch.setattr(deployed, "load_workload", partial(load_workload, folder=workloads_copy))
-    monkeypatch.setattr(deployed, "SageMakerEndpoint", Endpoint)
-    return headers
+    corrected = {"name": "CORRECTED", "datatype": "BYTES", "shape": [1, 1], "data": ["red shoes"]}
+    with serving(lambda body: (200, json.dumps({"outputs": [corrected]}).encode())) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.root)
+        yield server
 
 
-def test_a_request_names_the_model_that_answers(sent: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_request_names_the_model_that_answers(server: Server, cli: Cli) -> None:
     for model in ([], ["--model", "other"]):
-        assert main(["invoke", "spellcheck", "--endpoint", "e", *model, "red sheos"]) == 0
-    assert capsys.readouterr().out == "red sheos -> red shoes\n" * 2
-    assert [header["parameters"].get("model") for header in sent] == [None, "other"]
+        assert cli.out("invoke", "spellcheck", "--endpoint", "e", *model, "red sheos") == "red sheos -> red shoes\n"
+    headers = [json.JSONDecoder().raw_decode(body.decode("latin-1"))[0] for body in server.seen]
+    assert [header["parameters"].get("model") for header in headers] == [None, "other"]
 
 
-def test_a_model_that_the_archive_lacks_is_refused(sent: list[Any], cli: Cli) -> None:
+def test_a_model_that_the_archive_lacks_is_refused(server: Server, cli: Cli) -> None:
     assert cli.err("invoke", "spellcheck", "--endpoint", "e", "--model", "duplicates", "a") == (
         "--model: got 'duplicates'. Allowed: the [[models]] of workloads/spellcheck/workload.toml, other. Leave it out "
         "for the workload's own model.\n"
     )
-    assert sent == []
+    assert server.seen == []
 
 
-def test_a_server_at_a_url_is_asked_for_the_builds_model(sent: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, str]] = []
-
-    def server(url: str, model: str, timeout_s: float) -> HttpServer:
-        asked.append((url, model))
-        made: HttpServer = endpoint(model, timeout_s=timeout_s)
-        return made
-
-    endpoint: Any = vars(deployed)["SageMakerEndpoint"]
-    monkeypatch.setattr(deployed, "HttpServer", server)
+def test_a_server_at_a_url_is_asked_for_the_builds_model(
+    server: Server, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(deployed, "load_artifact", lambda *_: an_artifact(default_model="router"))
-    assert main(["invoke", "spellcheck", "--url", "http://lb:8000", "red sheos"]) == 0
-    assert asked == [("http://lb:8000", "router")]
-    assert len(sent) == 1
+    assert cli.out("invoke", "spellcheck", "--url", server.root, "red sheos") == "red sheos -> red shoes\n"
+    assert [path for path, _ in server.heads] == ["/v2/models/router/infer"]

@@ -1,17 +1,18 @@
 """Help, refusals in one sentence and exit codes of the command line. No AWS, no network."""
 
 import json
-import os
-import subprocess
-import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
+import tomllib
 
-from aws_api.errors import LocalAccountEnded
 from aws_api.service_model import problems
-from inference_recommender.__main__ import COMMANDS
+from inference_recommender.output import COMMANDS
 from tests.inference_recommender.conftest import Cli
 from workloads import ROOT
+
+REFUSALS = tomllib.loads(Path(__file__).with_name("refusals.toml").read_text("utf-8"))["case"]
 
 
 def test_help_teaches_the_commands_and_the_exit_codes(cli: Cli) -> None:
@@ -32,18 +33,6 @@ def test_help_teaches_the_commands_and_the_exit_codes(cli: Cli) -> None:
     assert [cli(*wrong).returncode for wrong in (("run", "--job", "defualt"), ("walk",))] == [2, 2]
 
 
-def test_an_unknown_workload_and_profile_are_refused(cli: Cli) -> None:
-    unknown = cli("run", "speling", "--job", "advanced")
-    assert (unknown.returncode, unknown.stdout) == (2, "")
-    assert (
-        unknown.stderr == "There is no workload 'speling'. "
-        "Known workloads: duplicates, query_intent, question_answering, spellcheck, text_classification.\n"
-    )
-    traffic = cli("run", "--job", "advanced", "--traffic", "peak")
-    assert traffic.returncode == 2
-    assert traffic.stderr.endswith("there is no traffic profile 'peak'. Known profiles: longer, production, quick.\n")
-
-
 NEWER = ("--set", "hosting.triton_version=25.09")
 """Does not start with the default driver of ml.g4dn and ml.g5."""
 
@@ -56,14 +45,6 @@ def test_without_options_a_job_runs_or_the_stacks_endpoint_is_measured(cli: Cli)
         "A job's hosts of ml.g4dn.xlarge, ml.g4dn.2xlarge, ml.g4dn.12xlarge, ml.g5.xlarge cannot start the model. "
         "Measuring the stack's endpoint instead."
     )
-
-
-LOCAL = {
-    "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
-    "AWS_DEFAULT_REGION": "us-east-1",
-    "AWS_ACCESS_KEY_ID": "x",
-    "AWS_SECRET_ACCESS_KEY": "x",
-}
 
 
 @pytest.mark.parametrize("kind", ["default", "advanced"])
@@ -103,60 +84,6 @@ def test_a_dry_run_of_a_default_job_of_a_package_is_a_valid_request(cli: Cli) ->
     assert {"Key": "team", "Value": "search"} in request["Tags"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ("run", "--resume", "nowhere"),
-            "--resume: nowhere has no jobs.json, so there is no job to continue. Name a run folder below --runs "
-            "(default: runs/).\n",
-        ),
-        (
-            ("run", "--job", "advanced", "--from-default", "nowhere"),
-            "nowhere is not a run folder: it has no request.json.\n",
-        ),
-        (("report", "."), ". is not a run folder: it has no workload.json.\n"),
-        (("jobs", "stop"), "jobs stop: needs the name of a job. `jobs list` shows the names.\n"),
-        (("jobs", "explain"), "jobs explain: needs the name of a job. `jobs list` shows the names.\n"),
-    ],
-)
-def test_what_cannot_be_measured_is_rejected_in_a_sentence(cli: Cli, arguments: tuple[str, ...], message: str) -> None:
-    refused = cli(*arguments)
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr.endswith(message)
-
-
-NO_CREDENTIALS = (
-    "No AWS credentials were found. Configure them with `aws configure`, or start an account on this machine with "
-    "`python -m local_aws` and export what it prints."
-)
-
-
-@pytest.mark.parametrize(
-    ("environment", "message"),
-    [
-        ({}, "No AWS region is set. Export AWS_DEFAULT_REGION, or set one with `aws configure`."),
-        ({"AWS_DEFAULT_REGION": "us-east-1"}, NO_CREDENTIALS),
-        (LOCAL, str(LocalAccountEnded("http://127.0.0.1:9"))),
-    ],
-)
-def test_an_aws_that_is_not_there_says_what_to_do(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], message: str
-) -> None:
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert cli("invoke", "spellcheck", "a") == (3, "", f"{message}\n")
-
-
-def test_a_reader_of_stdout_that_has_gone_is_no_traceback() -> None:
-    """`… --json | head`."""
-    reads, writes = os.pipe()
-    os.close(reads)
-    with os.fdopen(writes, "wb") as gone:
-        command = [sys.executable, "-m", "inference_recommender", "size", "--explain", "--json"]
-        done = subprocess.run(
-            command, cwd=ROOT, stdout=gone, stderr=subprocess.PIPE, text=True, timeout=300, check=False
-        )
-    assert done.returncode == 141
-    assert "Traceback" not in done.stderr
-    assert "Broken pipe" not in done.stderr
+@pytest.mark.parametrize("case", REFUSALS, ids=lambda case: " ".join(case["arguments"]))
+def test_a_command_that_cannot_run_is_refused_in_a_sentence(cli: Cli, case: dict[str, Any]) -> None:
+    assert cli(*case["arguments"]) == (2, "", f"{case['message']}\n".replace("{root}", str(ROOT)))

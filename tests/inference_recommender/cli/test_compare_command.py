@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from inference_recommender.capacity.time_series import Series
 from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.verdict import sustained_rate
 from tests.builders import a_measurement
 from tests.inference_recommender.conftest import Cli
+from tests.inference_recommender.sizing.builders import watched
 from workloads import load_workload
 
 OBJECTIVE = load_workload("spellcheck").workload.latency_objective
@@ -22,15 +22,7 @@ def _plain(rate: float = 10_000.0, spread: float = 0.02, **given: Any) -> Measur
 
 def test_the_rate_that_is_compared_keeps_the_objective_as_its_interval_does() -> None:
     """A job's own rate is within a P95, and here the objective is a P99: of three minutes the last one breaks it."""
-    series = Series(
-        period_s=60,
-        seconds=(0.0, 60.0, 120.0, 180.0, 240.0),
-        users=(1.0, 1.0, 2.0, 3.0, 3.0),
-        invocations=(4_000.0, 4_000.0, 8_000.0, 10_000.0, 10_000.0),
-        errors=(0.0,) * 5,
-        latency_ms={"p50": (5.0,) * 5},
-        model_latency_ms={"p99": (10.0, 10.0, 40.0, 80.0, 80.0)},
-    )
+    series = watched((1, 4_000, 10), (2, 8_000, 40), (3, 10_000, 80))
     assert sustained_rate(_plain(series=series), OBJECTIVE) == pytest.approx(8_000)
     assert sustained_rate(_plain(), OBJECTIVE) == 10_000
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from inference_recommender import prove
 from inference_recommender.__main__ import main
-from inference_recommender.cli import prove as command_line
 from inference_recommender.load_generator.load_plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.requests import read_payloads
-from inference_recommender.measure import probe
+from inference_recommender.measure import fleet_proof, probe, workload_run
 from inference_recommender.payloads import request_bodies
 from inference_recommender.run_folder import RunFolder
 from tests.builders import OBJECTIVE, a_recommendation, a_system
@@ -59,7 +59,7 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> Servers:
 
     servers = Servers()
     monkeypatch.setattr(probe, "generate", servers.generate)
-    monkeypatch.setattr(command_line, "load_artifact", not_built)
+    monkeypatch.setattr(workload_run, "load_artifact", not_built)
     return servers
 
 
@@ -242,7 +242,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> DeployedAccount:
     """The stack's endpoint of two instances on AWS."""
     account = DeployedAccount(InitialInstanceCount=2)
     account.url = None
-    monkeypatch.setattr(command_line, "SageMakerAccount", lambda: account)
+    monkeypatch.setattr(fleet_proof, "SageMakerAccount", lambda: account)
     return account
 
 
@@ -294,7 +294,20 @@ def test_what_could_not_be_proven_is_refused_before_any_load(
     more: tuple[str, ...],
     begins: str,
 ) -> None:
-    monkeypatch.setattr(command_line, "system_of_endpoint", lambda *_: a_system(**changes))
+    monkeypatch.setattr(workload_run, "system_of_endpoint", lambda *_: a_system(**changes))
     assert _prove(file, *more) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith(begins.format(file=file))
     assert (servers.plans, (file.parent.parent / "runs").exists()) == ([], False)
+
+
+@pytest.mark.filterwarnings("ignore:.*was measured for another objective", "ignore:The archive that")
+def test_a_proof_from_python_prints_nothing_and_reports_each_look(
+    servers: Servers, file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sentences = list[str]()
+    url, runs = "http://127.0.0.1:8000", tmp_path / "runs"
+    done = prove("spellcheck", recommendation=file, url=url, max_duration_s=60, runs=runs, progress=sentences.append)
+    assert done.proof == Recommendation.from_json(file).proof
+    assert (done.proof.verdict, done.report) == ("kept", file.parent / "report.html")
+    assert sentences[:2] == ["Warm-up: 5 s to 60 s", "peak: 1,200 invocations/min, 10 s to 60 s"]
+    assert capfd.readouterr() == ("", "")

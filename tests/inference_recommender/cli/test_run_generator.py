@@ -11,17 +11,16 @@ import tomllib
 from aws_api.errors import NO_REGION, AwsUnavailable
 from aws_api.service_model import problems
 from benchmarks.searches.simulated_service import MM1, SimulatedService
-from inference_recommender.cli import arguments as of_commands
+from inference_recommender import run as python_run
 from inference_recommender.cli import run as run_command
-from inference_recommender.cli import run_generator
 from inference_recommender.load_generator.requests import read_payloads
-from inference_recommender.measure import open_loop
+from inference_recommender.measure import open_loop, workload_run
 from inference_recommender.measure import run as measure_run
 from inference_recommender.payloads import request_bodies
 from tests.builders import an_artifact, known
 from tests.inference_recommender.api import DeployedAccount
 from tests.inference_recommender.conftest import Cli
-from workloads import Recommendation, WorkloadFolder, load_workload
+from workloads import Recommendation, UsageError, WorkloadFolder, load_workload
 
 REFUSALS = tomllib.loads(Path(__file__).with_name("run_refusals.toml").read_text("utf-8"))["case"]
 ROLE = "arn:aws:iam::123456789012:role/Generators"
@@ -53,9 +52,9 @@ def folder(workloads_copy: Path) -> WorkloadFolder:
 @pytest.fixture
 def run(folder: WorkloadFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Command:
     """Runs the command against a simulated M/M/1 service."""
-    for module in (measure_run, run_generator):
+    for module in (measure_run, workload_run):
         monkeypatch.setattr(module, "load_artifact", lambda root, workload, target: an_artifact())
-    monkeypatch.setattr(of_commands, "deployed_workload", lambda *_: folder)
+    monkeypatch.setattr(measure_run, "load_workload", lambda name: folder)
     monkeypatch.setattr(open_loop, "probe_of", lambda *_: SimulatedService(MM1, seed=0).probe)
 
     def run(*arguments: str, account: DeployedAccount | None = None) -> tuple[int, str, str]:
@@ -94,7 +93,7 @@ def test_requests_of_another_form_are_measured_for_their_own_run(run: Command, t
     assert "rows/s." in text
     code, _, err = run("--url", "http://h", "--rows", "99")
     assert code == 2
-    assert "objective.rows_per_invocation: got 99, and a request to 'tensorrt' has at most 16 rows" in err
+    assert "objective.rows_per_invocation: got 99, and a request to 'cpu' has at most 16 rows" in err
 
 
 def test_without_traffic_the_plan_is_a_search(run: Command) -> None:
@@ -165,8 +164,21 @@ def test_other_measurements_are_only_in_the_runs_folder(
     assert read_payloads(run_folder / "payloads.tar.gz") == request_bodies([dict(row) for row in rows])
 
 
-def test_a_batch_has_no_latency_objective(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_generator, "load_artifact", lambda root, workload, target: an_artifact())
-    assert cli.err("run", "duplicates", "--url", "http://127.0.0.1:9").startswith(
-        "workloads/duplicates/workload.toml: objective: is a throughput"
-    )
+@pytest.mark.filterwarnings("ignore:The recommendation will not state payload lengths")
+def test_a_server_is_measured_from_python_as_by_the_command(
+    run: Command,
+    folder: WorkloadFolder,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workload_run, "SageMakerAccount", an_account)
+    server = ("--url", "http://h", "--instances", "ml.g5.xlarge")
+    code, out, _ = run(*server, "--max-duration-s", "3600", "--name", "first", "--json")
+    assert code == 0
+    runs, seconds = tmp_path / "runs", 3600.0
+    measured = python_run("spellcheck", url="http://h", instances="ml.g5.xlarge", max_duration_s=seconds, runs=runs)
+    assert measured.candidates == Recommendation.model_validate_json(out).candidates
+    assert capsys.readouterr() == ("", "")
+    with pytest.raises(UsageError, match="endpoint, url: the load generator measures them"):
+        python_run(folder, url="http://h", job="default")

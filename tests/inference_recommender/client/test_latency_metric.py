@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from inference_recommender.client import LatencyMetric
 from inference_recommender.client.latency_metric import DATA_PER_REQUEST, VALUES_PER_DATUM, bucket, requests
+from tests.builders import message_of
 
 NOON_S = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
 SHAPE = get_session().get_service_model("cloudwatch").shape_for("PutMetricDataInput")
@@ -136,9 +137,7 @@ def test_a_cloudwatch_that_cannot_be_reached_fails_no_request(caplog: pytest.Log
 @pytest.mark.parametrize("names", [("", "SpellcheckStack"), ("spellcheck", "")])
 def test_a_metric_needs_a_workload_and_a_stack(names: tuple[str, str]) -> None:
     """Else two stages in one account would share the metric and its alarm."""
-    with pytest.raises(ValueError, match="Both are required") as caught:
-        LatencyMetric(*names)
-    assert str(caught.value) == (
+    assert message_of(ValueError, LatencyMetric, *names) == (
         f"LatencyMetric: got workload '{names[0]}' and stack '{names[1]}'. Both are required. The stack is the "
         "one that serves the callers, such as Production-SpellcheckStack. Its alarms watch the metric."
     )

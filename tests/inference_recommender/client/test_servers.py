@@ -40,14 +40,7 @@ CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 Conduct = Callable[[socket.socket], None]
 Connect = Callable[..., Any]
 
-pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(autouse=True)
-def _account(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "x")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("credentials")]
 
 
 def over_http(url: str, timeout_s: float = LONG_S, max_answer_bytes: int = MAX_ANSWER_BYTES) -> HttpServer:

@@ -5,7 +5,7 @@ A test's measurement follows from its variant and instance type.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from inference_recommender.experiment.result import ExperimentFolder
 from inference_recommender.measurement import Measurement
 from inference_recommender.progress import Progress
 from tests.builders import an_artifact
-from tests.inference_recommender.api import SERIES, FakeService, points
+from tests.inference_recommender.api import SERIES, FakeService, description, endpoint, points, step
 from workloads import load_workload
 
 ROLE = "arn:aws:iam::123456789012:role/RecommenderRole"
@@ -71,17 +71,9 @@ class JobAccount(FakeService):
         status = "IN_PROGRESS" if not ended else "COMPLETED" if good else "FAILED"
         if name in self.stopped:
             status, ended, good = "STOPPED", True, good[:1]
-        at = datetime.now(UTC)
-        return {
-            "JobName": name,
-            "JobArn": self._arn(name),
-            "JobType": "Advanced",
-            "Status": status,
-            "CreationTime": at,
-            "LastModifiedTime": at,
-            **({"CompletionTime": at, "InferenceRecommendations": good} if ended else {}),
-            **({"FailureReason": results[0]["FailureReason"]} if status == "FAILED" else {}),
-        }
+        failure = {"FailureReason": results[0]["FailureReason"]} if status == "FAILED" else {}
+        found = {"InferenceRecommendations": good if ended else [], **failure}
+        return description(status, JobName=name, JobArn=self._arn(name), **found)
 
     def job_steps(self, name: str) -> list[dict[str, Any]]:
         def status(number: int, result: Mapping[str, Any]) -> str:
@@ -90,10 +82,7 @@ class JobAccount(FakeService):
             ended = "FAILED" if "FailureReason" in result else "COMPLETED"
             return ended if self._has_ended(name) else "IN_PROGRESS"
 
-        return [
-            {"StepType": "BENCHMARK", "JobName": name, "Status": status(number, result), "InferenceBenchmark": result}
-            for number, result in enumerate(self._results(name))
-        ]
+        return [step(status(number, result), **result) for number, result in enumerate(self._results(name))]
 
     def stop_job(self, name: str) -> None:
         self.stopped.append(name)
@@ -119,16 +108,12 @@ class JobAccount(FakeService):
         variant = self._variant(request["InputConfig"]["ModelName"])
         results = []
         for instance_type in (one["InstanceType"] for one in request["InputConfig"]["EndpointConfigurations"]):
-            endpoint = {
-                "EndpointName": f"sm-{request['JobName']}-{instance_type}",
-                "VariantName": "AllTraffic",
-                "InstanceType": instance_type,
-                "InitialInstanceCount": 1,
-            }
+            configuration = endpoint(f"sm-{name}-{instance_type}", instance_type)
             rate, latency_ms = RATES[variant] * FASTER[instance_type], LATENCIES_MS[variant] / FASTER[instance_type]
             figures = {"RecommendationId": "1", "Metrics": {"MaxInvocations": rate, "ModelLatency": latency_ms}}
             failure = {"FailureReason": self.failing.get(variant)}
-            results.append({"EndpointConfiguration": endpoint, **(failure if variant in self.failing else figures)})
+            outcome = failure if variant in self.failing else figures
+            results.append({"EndpointConfiguration": configuration, **outcome})
         return results
 
     def _has_ended(self, name: str) -> bool:

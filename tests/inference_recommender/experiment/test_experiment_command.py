@@ -158,7 +158,6 @@ def test_refusals(cli: Cli, kept: ExperimentFolder, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(command, "load_artifact", rebuilt)
     resume = ("--resume", str(kept.path))
     for arguments, message in (
-        ((), "WORKLOAD: is missing. Name a workload, or an experiment to continue with --resume RUN."),
         (
             (*resume, "--variants", "ort-db", "--traffic", "quick"),
             f"--resume: {kept.path} has the settings of the experiment. Only --json and --dry-run may go with it.",

@@ -4,26 +4,20 @@ Real commands run in a copy of the repository; only the AWS control plane is thi
 tried again, and then the test is skipped with the reason.
 """
 
-import os
 import re
-import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import boto3
 import pytest
 
 from inference_recommender.experiment.result import ExperimentFolder
 from inference_recommender.report.document import Report
-from local_aws.process.local_account import LocalAccount
-from tests.repository_copy import LEFT_OUT
+from tests.repository_copy import RepositoryCopy, repository_copy
 from tests.scripts.rehearsal.roles import make_role
-from workloads import ROOT, NoVerdict
+from workloads import NoVerdict
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -44,69 +38,44 @@ FACTS = ("role_arn=arn:aws:iam::123456789012:role/R", "images.all=123456789012.d
 ACCESS = tuple(word for fact in FACTS for word in ("--set", f"recommender.{fact}"))
 
 
-class Laboratory:
-    def __init__(self, root: Path, account: LocalAccount) -> None:
-        self.root, self.account = root, account
-
-    def start(self, *command: str) -> "subprocess.Popen[str]":
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        environment = {**inherited, **self.account.environment, "PATH": path}
-        return subprocess.Popen(
-            command, cwd=self.root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-
-    def run(self, *command: str) -> str:
-        process = self.start(*command)
-        stdout, stderr = process.communicate(timeout=900)
-        assert process.returncode == 0, f"{' '.join(command)} ended with {process.returncode}\n{stdout}\n{stderr}"
-        return stdout
-
-    def result(self, *command: str) -> Report:
-        """Runs an experiment to its verdict. One that is refused is resumed, which repeats the cells without one."""
-        for _ in range(TRIES):
-            process = self.start(*command, "--json")
-            stdout, stderr = process.communicate(timeout=900)
-            if process.returncode != NoVerdict.exit_code:
-                assert process.returncode == 0, f"{' '.join(command)} ended with {process.returncode}\n{stderr}"
-                return Report.model_validate_json(stdout)
-            (folder,) = re.findall(r"^Experiment: (.+)$", stderr, re.MULTILINE)
-            command = (*EXPERIMENT, "--resume", folder)
-        pytest.skip(f"this machine is too busy to measure: {stderr.splitlines()[-1]}")
-
-    def client(self, service: str) -> Any:
-        make: Any = boto3.client
-        return make(service, **self.account.client_arguments())
-
-
 @pytest.fixture(scope="module")
-def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
-    root = tmp_path_factory.mktemp("experiment") / "repository"
-    shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(*LEFT_OUT))
-    toml = root / "workloads" / "text_classification" / "workload.toml"
-    # A test of seconds on a machine with other work has enough samples for a P50, and may have too few for a P95.
-    text = toml.read_text("utf-8").replace('percentile = "P95"', 'percentile = "P50"', 1)
-    toml.write_text(text.replace("[hosting]", TRAFFIC.lstrip(), 1), "utf-8")
-    # Each of the eight builds answers all examples with the original and with the compiled model.
-    evaluation = toml.with_name("evaluation.jsonl")
-    examples = evaluation.read_text("utf-8").splitlines(keepends=True)
-    evaluation.write_text("".join(examples[:EXAMPLES]), "utf-8")
-    with LocalAccount.start(state=root / ".local_aws", toolchain=ROOT / ".venv-triton", pace="quick") as account:
-        made = Laboratory(root, account)
-        make_role(account, "R", "sagemaker.amazonaws.com", *MAY)
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RepositoryCopy]:
+    with repository_copy(tmp_path_factory.mktemp("experiment") / "repository") as copy:
+        toml = copy.root / "workloads" / "text_classification" / "workload.toml"
+        # A test of seconds on a machine with other work has enough samples for a P50, and may have too few for a P95.
+        text = toml.read_text("utf-8").replace('percentile = "P95"', 'percentile = "P50"', 1)
+        toml.write_text(text.replace("[hosting]", TRAFFIC.lstrip(), 1), "utf-8")
+        # Each of the eight builds answers all examples with the original and with the compiled model.
+        evaluation = toml.with_name("evaluation.jsonl")
+        examples = evaluation.read_text("utf-8").splitlines(keepends=True)
+        evaluation.write_text("".join(examples[:EXAMPLES]), "utf-8")
+        make_role(copy.account, "R", "sagemaker.amazonaws.com", *MAY)
         for target in ("cpu", "cpu-torchscript"):
-            made.run("python", "-m", "model_build", "build", "text_classification", "--target", target, "--variants")
-        yield made
+            copy.run("python", "-m", "model_build", "build", "text_classification", "--target", target, "--variants")
+        yield copy
 
 
-def test_eight_cells_killed_midway_and_resumed_end_in_one_table_and_page(laboratory: Laboratory) -> None:
+def result(copy: RepositoryCopy, *command: str) -> Report:
+    """Runs an experiment to its verdict. One that is refused is resumed, which repeats the cells without one."""
+    for _ in range(TRIES):
+        process = copy.start(*command, "--json")
+        stdout, stderr = process.communicate(timeout=900)
+        if process.returncode != NoVerdict.exit_code:
+            assert process.returncode == 0, f"{' '.join(command)} ended with {process.returncode}\n{stderr}"
+            return Report.model_validate_json(stdout)
+        (folder,) = re.findall(r"^Experiment: (.+)$", stderr, re.MULTILINE)
+        command = (*EXPERIMENT, "--resume", folder)
+    pytest.skip(f"this machine is too busy to measure: {stderr.splitlines()[-1]}")
+
+
+def test_eight_cells_killed_midway_and_resumed_end_in_one_table_and_page(copy: RepositoryCopy) -> None:
     options = ("--variants", "ts-*", "ort-*", "--traffic", "short", "--baseline", "ml.c5.xlarge/ts-base", *ACCESS)
-    first = laboratory.start(*EXPERIMENT, "text_classification", *options)
-    (folder,) = _wait_for(laboratory.root, first, cells=3)
+    first = copy.start(*EXPERIMENT, "text_classification", *options)
+    (folder,) = _wait_for(copy.root, first, cells=3)
     first.send_signal(signal.SIGKILL)
     first.communicate()
     before = {cell: one for cell, one in folder.measured().items() if one.failure_reason is None}
-    report = laboratory.result(*EXPERIMENT, "--resume", str(folder.path))
+    report = result(copy, *EXPERIMENT, "--resume", str(folder.path))
 
     rows = report.tables[0].rows
     assert [row["variant"] for row in rows] == list(VARIANTS)
@@ -120,19 +89,19 @@ def test_eight_cells_killed_midway_and_resumed_end_in_one_table_and_page(laborat
     assert any("P" in str(row["mark"]) for row in rows)
     assert report.environment["measured on"].startswith("local: ")
 
-    jobs = laboratory.client("sagemaker").list_inference_recommendations_jobs(MaxResults=100)
+    jobs = copy.client("sagemaker").list_inference_recommendations_jobs(MaxResults=100)
     names = {job["JobName"] for job in jobs["InferenceRecommendationsJobs"]}
     assert {f"{folder.path.name}-{variant}" for variant in VARIANTS} <= names
     repeated = {f"{folder.path.name}-{cell.variant}-2" for cell in before} & names
     assert not repeated, "a finished cell was measured again"
     assert folder.measured().items() >= before.items()
-    assert laboratory.client("sagemaker").list_models()["Models"] == []
+    assert copy.client("sagemaker").list_models()["Models"] == []
     assert folder.report.read_text("utf-8").count("<svg") == 3
 
-    table = laboratory.run(*EXPERIMENT, "--resume", str(folder.path))
+    table = copy.run(*EXPERIMENT, "--resume", str(folder.path))
     assert all(f" {variant} " in table for variant in VARIANTS)
     assert "Recommended: " in table
-    after = laboratory.client("sagemaker").list_inference_recommendations_jobs(MaxResults=100)
+    after = copy.client("sagemaker").list_inference_recommendations_jobs(MaxResults=100)
     assert len(after["InferenceRecommendationsJobs"]) == len(jobs["InferenceRecommendationsJobs"]), "none was measured"
 
 

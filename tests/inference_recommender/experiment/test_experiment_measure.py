@@ -29,6 +29,7 @@ from tests.inference_recommender.experiment.experiment_account import (
     prepared,
     run,
 )
+from tests.inference_recommender.measure.completed import interrupt_once
 from tests.inference_recommender.measure.virtual_load import SERVICE_S, virtual_drive
 from tests.virtual_time import Network, answering
 from workloads import Interrupted, PhasedTraffic
@@ -127,15 +128,9 @@ def test_ctrl_c_stops_the_job_and_keeps_the_cells_whose_test_had_ended(
 ) -> None:
     """The second test was cut short: it is made again."""
     account.ending = 0
-    presses = iter([KeyboardInterrupt()])
-
-    def pressed(seconds: float) -> None:
-        if press := next(presses, None):
-            raise press
-
     planned = prepared(kept, account, ["ort-base"], TYPES)
     with pytest.raises(Interrupted):
-        run(planned, sleep=pressed)
+        run(planned, sleep=interrupt_once())
     second = planned.experiment.cells[1]
     assert kept.left() == (second,)
     assert account.models == {}

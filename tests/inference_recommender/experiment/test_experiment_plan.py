@@ -25,15 +25,14 @@ from inference_recommender.experiment.plan import (
     job_plan,
     placeholder_image,
 )
-from inference_recommender.measure.job_requests import TestedModel
 from tests.builders import an_artifact, message_of
+from tests.inference_recommender.api import TESTED
 from workloads import ProjectError, load_workload
 from workloads.own_images import OwnImage, content_of, image_file
 
 CELLS = tomllib.loads(Path(__file__).with_name("cells.toml").read_text("utf-8"))
 REVIEWS = load_workload("text_classification")
 ANSWERS = load_workload("question_answering")
-SUBJECT = TestedModel(model="m", role_arn="arn:aws:iam::123456789012:role/r", payload_url="s3://b/p.tar.gz")
 
 
 def _experiment(*chosen: Cell) -> Experiment:
@@ -99,7 +98,7 @@ def test_batches_hold_every_remaining_cell_once_under_new_names() -> None:
 def test_a_job_tests_one_variants_model_on_the_types_of_its_cells() -> None:
     chosen = cells(REVIEWS, ["trt-*"])
     experiment = _experiment(*chosen)
-    plans = [job_plan(experiment, batch, REVIEWS.workload, SUBJECT) for batch in batches(experiment, chosen, ())]
+    plans = [job_plan(experiment, batch, REVIEWS.workload, TESTED) for batch in batches(experiment, chosen, ())]
     assert [plan.job_name.removeprefix(f"{experiment.name}-") for plan in plans] == [
         *("trt-base", "trt-db", "trt-ig", "trt-db-ig")
     ]
@@ -187,10 +186,6 @@ def test_a_cuda_target_has_an_image_with_pytorch() -> None:
     ("image", "instance_type", "named", "ami"),
     [
         ("sagemaker-tritonserver:25.09-py3", "ml.g4dn.xlarge", None, "al2023-ami-sagemaker-inference-gpu-4-1"),
-        ("sagemaker-tritonserver:25.04-py3", "ml.g4dn.xlarge", None, "al2-ami-sagemaker-inference-gpu-3-1"),
-        ("sagemaker-tritonserver:25.04-py3", "ml.g6.xlarge", None, None),
-        ("sagemaker-tritonserver:24.09-py3", "ml.g4dn.xlarge", None, None),
-        ("sagemaker-tritonserver:19.01-py3", "ml.g4dn.xlarge", None, None),
         ("team/triton@sha256:0", "ml.g4dn.xlarge", None, None),  # the default version is 24.09
         ("sagemaker-tritonserver:25.09-py3", "ml.c5.xlarge", None, None),
         ("sagemaker-tritonserver:25.09-py3", "ml.g5.xlarge", "ami", "ami"),

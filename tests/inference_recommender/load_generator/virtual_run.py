@@ -98,7 +98,7 @@ def run_command(
     out: Path,
     *,
     cpu_share: float = 0.1,
-    events: Mapping[float, Callable[[VirtualLoop], None]] | None = None,
+    events: Mapping[float, Callable[[VirtualLoop], object]] | None = None,
     network: Network | None = None,
 ) -> Outcome:
     """Runs what `python -m inference_recommender.load_generator` runs, and reads back what it left in `out`."""

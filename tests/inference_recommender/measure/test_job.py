@@ -1,7 +1,6 @@
 """A job's run from plan to report: how it ends, what it keeps, and how it continues."""
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,43 +11,15 @@ from aws_api.errors import AwsUnavailable, AwsUnreachable, ExpiredCredentials
 from aws_api.expiry import expiry_of
 from aws_api.sagemaker import JobNameTaken
 from inference_recommender.measure import run as use_case
-from inference_recommender.measure.job import JobFailed, JobSource, candidates_of
-from inference_recommender.measure.job_requests import Configuration, TestedModel, plan_job
-from inference_recommender.measure.run import RunSubject, run
+from inference_recommender.measure.job import JobFailed, candidates_of
+from inference_recommender.measure.job_requests import Configuration
 from inference_recommender.run_folder import RunFolder
-from tests.builders import Watched, a_measurement, a_run_folder, an_artifact, known, message_of
-from tests.inference_recommender.api import SERIES, FakeService, description, endpoint, recommendation, step
-from workloads import Interrupted, NoVerdict, Recommendation, UsageError, WorkloadFolder, load_workload
+from tests.builders import a_measurement, a_run_folder, an_artifact, known, message_of
+from tests.inference_recommender.api import SERIES, TESTED, FakeService, description, endpoint, recommendation, step
+from tests.inference_recommender.measure.completed import Runs, interrupt_once
+from workloads import Interrupted, NoVerdict, UsageError, load_workload
 
-TESTED = TestedModel(
-    model="m",
-    role_arn="arn:aws:iam::123456789012:role/r",
-    payload_url="s3://bucket/inference-recommender/spellcheck/payloads.tar.gz",
-)
 LAGGED = "generator lagged: it used 97% of its core, so it was the bottleneck"
-
-
-class Runs:
-    """Runs spellcheck's quick traffic in one folder, by a job or by several."""
-
-    def __init__(self, folder: WorkloadFolder, path: Path) -> None:
-        self.folder = folder
-        self.run_folder = RunFolder(path)
-        self.watcher = Watched()
-        self.sleep: Callable[[float], None] = lambda seconds: None
-
-    def __call__(self, service: FakeService, tests: int = 1) -> Recommendation:
-        many = [Configuration(instance_type="ml.c5.xlarge", environment={"N": (str(n),)}) for n in range(tests)]
-        workload, traffic = self.folder.workload, self.folder.traffic("quick")
-        plan = plan_job(workload, "quick", traffic, TESTED, "job", many if tests > 1 else None)
-        subject = RunSubject(
-            workload=workload, payloads=self.folder.payloads(), artifact=an_artifact(), traffic="quick"
-        )
-        source = JobSource(plan=plan, account=service, sleep=self.sleep)
-        return run(source, self.run_folder, self.watcher, subject=subject)
-
-    def resume(self, service: FakeService) -> Recommendation:
-        return run(JobSource(plan=None, account=service, sleep=self.sleep), self.run_folder, self.watcher)
 
 
 @pytest.fixture
@@ -66,10 +37,8 @@ def failed(reason: str) -> FakeService:
 
 
 def test_a_completed_job_becomes_a_recommendation_with_a_report(workloads_copy: Path, tmp_path: Path) -> None:
-    runs, service = (
-        Runs(load_workload("spellcheck", workloads_copy), tmp_path / "runs" / "job"),
-        FakeService([description()]),
-    )
+    runs = Runs(load_workload("spellcheck", workloads_copy), tmp_path / "runs" / "job")
+    service = FakeService([description()])
     service.machine = "Some CPU, 2 cores"
     found = runs(service)
     assert (known(found.recommended).instance_count, found.capacity_basis) == (47, "estimate")
@@ -147,16 +116,6 @@ def test_invalid_measurements_give_no_verdict(runs: Runs, name: str) -> None:
     assert message_of(NoVerdict, runs, service) == f"No verdict: {reason} Measurements: {runs.run_folder.path}."
     with pytest.raises(UsageError, match="the run ended without a verdict"):
         runs.run_folder.recommendation()
-
-
-def interrupt_once() -> Callable[[float], None]:
-    interrupts = iter([KeyboardInterrupt()])
-
-    def sleep(seconds: float) -> None:
-        if error := next(interrupts, None):
-            raise error
-
-    return sleep
 
 
 def test_ctrl_c_stops_the_job_and_keeps_all_measurements(runs: Runs) -> None:

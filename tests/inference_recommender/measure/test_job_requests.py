@@ -1,6 +1,7 @@
 """A job's request is valid, has the workload's and the account's settings, and is checked before it is sent."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,25 +14,19 @@ from inference_recommender.measure.job_requests import (
     SERVICE_DEFAULT,
     Configuration,
     JobPlan,
-    TestedModel,
     plan_default_job,
     plan_job,
     split_into_jobs,
 )
 from inference_recommender.payloads import header_size
 from tests.builders import message_of
+from tests.inference_recommender.api import TESTED
 from workloads import StairTraffic, Unavailable, UsageError, Workload, WorkloadFolder, load_workload
 from workloads.folder import with_settings
 
-TESTED = TestedModel(
-    model="spellcheck-model",
-    role_arn="arn:aws:iam::123456789012:role/recommender",
-    payload_url="s3://sagemaker-us-east-1-123456789012/inference-recommender/spellcheck/payloads.tar.gz",
-)
 
-
-def _plan(folder: WorkloadFolder, traffic: str = "production") -> JobPlan:
-    return plan_job(folder.workload, traffic, folder.traffic(traffic), TESTED, "spellcheck-production-1")
+def _plan(workload: Workload, traffic: str = "quick", configurations: Sequence[Configuration] | None = None) -> JobPlan:
+    return plan_job(workload, traffic, workload.traffic[traffic], TESTED, "job-1", configurations)
 
 
 STAIRS = StairTraffic(type="stairs", users_per_step=2, steps=5, duration_s=600)
@@ -47,7 +42,7 @@ def test_botocore_accepts_the_request_and_it_is_reproducible(spellcheck: Workloa
 
 
 def test_the_request_has_the_workloads_traffic_types_and_limits(spellcheck: WorkloadFolder) -> None:
-    request = _plan(spellcheck).request
+    request = _plan(spellcheck.workload, "production").request
     config = request["InputConfig"]
     assert request["JobType"] == "Advanced"
     assert config["ModelName"] == TESTED.model
@@ -61,7 +56,7 @@ def test_the_request_has_the_workloads_traffic_types_and_limits(spellcheck: Work
         "ModelLatencyThresholds": [{"Percentile": "P95", "ValueInMilliseconds": 50}],
         "FlatInvocations": "Stop",
     }
-    assert "MaxInvocations" not in _plan(spellcheck, "quick").request["StoppingConditions"]
+    assert "MaxInvocations" not in _plan(spellcheck.workload).request["StoppingConditions"]
     stairs = plan_job(spellcheck.workload, "stairs", STAIRS, TESTED, "job-1").request["InputConfig"]
     steps = {"DurationInSeconds": 600, "NumberOfSteps": 5, "UsersPerStep": 2}
     assert stairs["TrafficPattern"] == {"TrafficType": "STAIRS", "Stairs": steps}
@@ -76,8 +71,7 @@ def test_an_advanced_job_sends_p95_in_whole_milliseconds_whatever_the_objective(
     changes = {"percentile": percentile, "model_latency_ms": limit_ms}
     objective = spellcheck.workload.latency_objective.model_copy(update=changes)
     workload = spellcheck.workload.model_copy(update={"objective": objective})
-    plan = plan_job(workload, "quick", spellcheck.traffic("quick"), TESTED, "job-1")
-    (threshold,) = plan.request["StoppingConditions"]["ModelLatencyThresholds"]
+    (threshold,) = _plan(workload).request["StoppingConditions"]["ModelLatencyThresholds"]
     assert threshold == {"Percentile": "P95", "ValueInMilliseconds": threshold_ms}
 
 
@@ -86,8 +80,7 @@ def test_parallel_tests_are_as_many_as_the_account_allows(
     spellcheck: WorkloadFolder, allowed: int, tests: int, parallel: int
 ) -> None:
     workload = with_settings(spellcheck, [f"recommender.parallel_tests={allowed}"]).workload
-    plan = plan_job(workload, "quick", spellcheck.traffic("quick"), TESTED, "job-1", many(tests))
-    limit = plan.request["InputConfig"]["ResourceLimit"]
+    limit = _plan(workload, configurations=many(tests)).request["InputConfig"]["ResourceLimit"]
     assert limit == {"MaxNumberOfTests": tests, "MaxParallelOfTests": parallel}
 
 
@@ -106,11 +99,7 @@ def _on_gpus(spellcheck: WorkloadFolder, *settings: str) -> Workload:
 @pytest.mark.parametrize("kind", ["default", "advanced"])
 def test_a_job_is_refused_on_hosts_that_are_known_not_to_start_the_image(spellcheck: WorkloadFolder, kind: str) -> None:
     workload = _on_gpus(spellcheck, "hosting.triton_version=25.04")
-    plan = (
-        plan_default_job(workload, TESTED, "job-1")
-        if kind == "default"
-        else plan_job(workload, "quick", spellcheck.traffic("quick"), TESTED, "job-1")
-    )
+    plan = plan_default_job(workload, TESTED, "job-1") if kind == "default" else _plan(workload)
     assert message_of(UsageError, plan.check_drivers, workload) == (
         "hosting.triton_version: a job's hosts of ml.g5.xlarge, ml.g4dn.xlarge start with NVIDIA driver 470, on which "
         "Triton 25.04 does not start. A job cannot choose another driver. Set hosting.triton_version to 24.09 and "
@@ -197,16 +186,12 @@ def test_a_request_that_the_service_would_reject_is_not_sent(spellcheck: Workloa
 def test_a_candidate_that_no_endpoint_can_have_is_rejected(
     spellcheck: WorkloadFolder, configuration: Configuration, problem: str
 ) -> None:
-    with pytest.raises(UsageError) as caught:
-        plan_job(
-            spellcheck.workload, "quick", spellcheck.traffic("quick"), TESTED, "job-1", configurations=[configuration]
-        )
-    assert str(caught.value).endswith(problem)
+    message = message_of(UsageError, _plan, spellcheck.workload, configurations=[configuration])
+    assert message.endswith(problem)
 
 
 def test_a_workload_without_an_endpoint_has_no_job() -> None:
-    folder = load_workload("query_intent")
-    assert message_of(UsageError, plan_job, folder.workload, "quick", folder.traffic("quick"), TESTED, "job-1") == (
+    assert message_of(UsageError, _plan, load_workload("query_intent").workload) == (
         "workloads/query_intent/workload.toml: hosting.kind: is 'ecs-service', so the workload has no endpoint and "
         "inf1.6xlarge no job. Allowed: 'sagemaker-endpoint'. Measure the running service with "
         "`python -m inference_recommender run query_intent --url URL`."
@@ -216,7 +201,7 @@ def test_a_workload_without_an_endpoint_has_no_job() -> None:
 def test_traffic_longer_than_the_longest_job_and_a_reserved_name_are_rejected(spellcheck: WorkloadFolder) -> None:
     stairs = StairTraffic(type="stairs", users_per_step=1, steps=10, duration_s=18_001)
     workload = spellcheck.workload.model_copy(update={"traffic": {SERVICE_DEFAULT: stairs}})
-    assert message_of(UsageError, plan_job, workload, SERVICE_DEFAULT, stairs, TESTED, "job-1") == (
+    assert message_of(UsageError, _plan, workload, SERVICE_DEFAULT) == (
         "workloads/spellcheck/workload.toml: traffic.service-default: this name stands for a default job's traffic. "
         "Choose another.\n"
         "workloads/spellcheck/workload.toml: traffic.service-default: lasts 18,001 s. Allowed: 18,000 s at most, the "
@@ -252,7 +237,7 @@ def test_environment_parameters_are_ranges_of_an_advanced_job_and_ignored_by_a_d
     spellcheck: WorkloadFolder,
 ) -> None:
     workload = with_settings(spellcheck, RANGES).workload
-    config = plan_job(workload, "quick", spellcheck.traffic("quick"), TESTED, "job-1").request["InputConfig"]
+    config = _plan(workload).request["InputConfig"]
     (endpoint,) = config["EndpointConfigurations"]
     assert endpoint["EnvironmentParameterRanges"]["CategoricalParameterRanges"] == [
         {"Name": "THREADS", "Value": ["1", "2", "4"]},
@@ -268,8 +253,8 @@ def test_environment_parameters_are_ranges_of_an_advanced_job_and_ignored_by_a_d
 
 
 def test_more_than_ten_tests_are_several_jobs(spellcheck: WorkloadFolder) -> None:
-    plan = plan_job(spellcheck.workload, "quick", spellcheck.traffic("quick"), TESTED, "job", many(23))
-    assert [request["JobName"] for request in plan.requests] == ["job-1", "job-2", "job-3"]
+    plan = _plan(spellcheck.workload, configurations=many(23))
+    assert [request["JobName"] for request in plan.requests] == ["job-1-1", "job-1-2", "job-1-3"]
     assert [len(request["InputConfig"]["EndpointConfigurations"]) for request in plan.requests] == [10, 10, 3]
     assert plan.warnings == ("23 tests exceed the 10 of one job, so 3 jobs run one after another.",)
 

@@ -1,7 +1,6 @@
 """A load test by the generator: a job's traffic, conditions and result, here in virtual time."""
 
 import stat
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,20 +13,14 @@ from inference_recommender.measurement import Measurement
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.evidence import read_evidence
-from tests.builders import Watched, a_system, an_artifact, known
+from tests.builders import Watched, a_system, an_artifact, known, message_of
 from tests.inference_recommender.measure.virtual_load import SERVICE_S, virtual_drive
-from tests.inference_recommender.server import Server, serving
+from tests.inference_recommender.server import serving
 from tests.virtual_time import Network, answering
 from workloads import Interrupted, NoVerdict, PhasedTraffic, ProjectError, WorkloadFolder, load_workload
 from workloads.traffic import Phase, StoppingConditions
 
 URL = "http://127.0.0.1:1"
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving(delay_s=SERVICE_S) as started:
-        yield started
 
 
 def brief_traffic(seconds: int, users: int) -> PhasedTraffic:
@@ -90,8 +83,7 @@ def test_a_run_against_a_url_is_a_run_like_any_other(source: WorkloadFolder, run
     assert recommendation.recommended is not None
 
 
-def test_the_plan_has_the_traffic_the_conditions_and_the_limit_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
+def test_the_plan_has_the_traffic_the_conditions_and_the_limit_of_a_job() -> None:
     workload = load_workload("text_classification").workload
     test = replace(a_test(), traffic=workload.traffic["production"])
     plan = test.plan(workload, Path("p.tar.gz"))
@@ -115,27 +107,24 @@ def test_a_load_without_a_result_is_reported_with_its_reason(
     source: WorkloadFolder, run_folder: RunFolder, code: int, reason: str, error: type[ProjectError], message: str
 ) -> None:
     outcome = Outcome(folder=run_folder.path, exit_code=code, reason=reason, summary=None)
-    with pytest.raises(error) as caught:
-        measured_by(a_test(drive=lambda plan, folder, on_event: outcome), source, run_folder)
-    assert str(caught.value) == message.format(run_folder.path)
+    test = a_test(drive=lambda plan, folder, on_event: outcome)
+    assert message_of(error, measured_by, test, source, run_folder) == message.format(run_folder.path)
 
 
 def test_ctrl_c_keeps_the_measurements(source: WorkloadFolder, run_folder: RunFolder) -> None:
-    with pytest.raises(Interrupted) as caught:
-        measured_by(a_test(drive=virtual_drive(stopped_after_s=3.5), seconds=60), source, run_folder)
-    assert str(caught.value) == f"Interrupted: the load was stopped. Measurements: {run_folder.path}."
+    test = a_test(drive=virtual_drive(stopped_after_s=3.5), seconds=60)
+    message = message_of(Interrupted, measured_by, test, source, run_folder)
+    assert message == f"Interrupted: the load was stopped. Measurements: {run_folder.path}."
     (measured,) = run_folder.measurements()
     assert sum(count or 0 for count in known(measured.series).invocations) == pytest.approx(50 + 2.5 * 100, abs=2)
 
 
-def test_ctrl_c_ends_the_generators_process_in_good_order(
-    source: WorkloadFolder, run_folder: RunFolder, server: Server
-) -> None:
+def test_ctrl_c_ends_the_generators_process_in_good_order(source: WorkloadFolder, run_folder: RunFolder) -> None:
     class Impatient(Progress):
         def update(self, update: ProgressUpdate) -> None:
             raise KeyboardInterrupt
 
-    with pytest.raises(Interrupted):
+    with serving(delay_s=SERVICE_S) as server, pytest.raises(Interrupted):
         measured_by(a_test(server.url, seconds=300), source, run_folder, Impatient())
     (measured,) = run_folder.measurements()
     assert sum(count or 0 for count in known(measured.series).invocations) == pytest.approx(len(server.seen), abs=3)

@@ -1,6 +1,7 @@
 """A probe leaves out what a stall of the machine delayed, and is repeated if a stall or the generator spoiled it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 
 from inference_recommender.capacity.search import Bottleneck
 from inference_recommender.load_generator.process import Outcome
+from inference_recommender.load_generator.records import SentRequests
 from inference_recommender.measure import probe
 from inference_recommender.measure.probe import GeneratorProbe, seen
 from tests.builders import a_system
+from tests.inference_recommender.load_generator.virtual_run import sent_requests
 
 
 def _outcome(folder: Path, stalls: list[list[float]], reason: str = "traffic ended", code: int = 0) -> Outcome:
@@ -21,14 +24,8 @@ def _outcome(folder: Path, stalls: list[list[float]], reason: str = "traffic end
     finished = intended + 0.02
     for start, end in stalls:
         finished[(intended < end) & (finished > start)] = end
-    np.savez_compressed(
-        folder / "records.npz",
-        intended_s=intended,
-        finished_s=finished,
-        status=np.full(100, 200),
-        unfinished_intended_s=np.array([]),
-        stalls_s=np.array(stalls, dtype=np.float64).reshape(-1, 2),
-    )
+    sent = sent_requests(finished, (finished - intended) * 1000)
+    replace(sent, stalls_s=np.array(stalls, dtype=np.float64).reshape(-1, 2)).write(folder / "records.npz")
     return Outcome(folder=folder, exit_code=code, reason=reason, summary={"reason": reason})
 
 
@@ -48,9 +45,7 @@ def test_requests_that_a_stall_delayed_are_left_out(tmp_path: Path) -> None:
 
 def test_an_unanswered_request_long_before_a_stall_still_counts(tmp_path: Path) -> None:
     outcome = _outcome(tmp_path / "run", [[9.0, 9.1]])
-    with np.load(outcome.records) as kept:
-        columns = dict(kept)
-    np.savez_compressed(outcome.records, **{**columns, "unfinished_intended_s": np.array([2.0])})
+    replace(SentRequests.read(outcome.records), unfinished_intended_s=np.array([2.0])).write(outcome.records)
     _, found = seen(outcome.records, 10.0)
     assert np.isinf(found.latencies_ms).sum() == 1
 

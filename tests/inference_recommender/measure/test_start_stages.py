@@ -136,12 +136,11 @@ def test_the_first_answer_within_the_limit_ends_the_wait(
     assert server.bodies[:2] == BODIES
 
 
+@pytest.mark.usefixtures("credentials")
 def test_a_start_on_sagemaker_is_read_from_describe_endpoint_and_the_containers_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     account, server = SageMakerAccount(region="us-east-1"), Server(300, 20)
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
     monkeypatch.setattr(account, "endpoint_log", lambda name: [_events(VERBOSE)])
 
     def answer(**_: Any) -> dict[str, Any]:
@@ -181,9 +180,8 @@ def test_lines_that_cloudwatch_does_not_have_yet_are_waited_for(
     assert server.now - 100 == pytest.approx(waited_s)
 
 
-def test_the_beginning_of_each_servers_log_is_read_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
+@pytest.mark.usefixtures("credentials")
+def test_the_beginning_of_each_servers_log_is_read_oldest_first() -> None:
     with mock_aws():
         account = SageMakerAccount(region="us-east-1")
         logs, group = account.client("logs"), "/aws/sagemaker/Endpoints/fleet"

@@ -26,9 +26,9 @@ def virtual_drive(network: Network | None = None, *, stopped_after_s: float | No
     servers = network or Network(answering(SERVICE_S))
 
     def drive(plan: LoadPlan, folder: Path, on_event: OnEvent) -> Outcome:
-        events: dict[float, Callable[[VirtualLoop], None]] = {}
+        events: dict[float, Callable[[VirtualLoop], object]] = {}
         if stopped_after_s is not None:
-            events[stopped_after_s] = lambda loop: _call(loop.signal_handlers[signal.SIGTERM])
+            events[stopped_after_s] = lambda loop: loop.signal_handlers[signal.SIGTERM]()
         printed = io.StringIO()
         with redirect_stdout(printed):
             outcome = run_command(_without_network(plan), answering(), folder, events=events, network=servers)
@@ -102,7 +102,3 @@ class VirtualFleet(SageMakerAccount):
 def _without_network(plan: LoadPlan) -> LoadPlan:
     """Returns the plan against a virtual server."""
     return plan.model_copy(update={"url": URL, "endpoint": None})
-
-
-def _call(handler: Callable[[], object]) -> None:
-    handler()

@@ -4,34 +4,18 @@ import json
 from pathlib import Path
 
 from inference_recommender.__main__ import main
-from inference_recommender.capacity.probe import Capacity, Probe
+from inference_recommender.capacity.probe import Capacity
 from inference_recommender.capacity.server_times import ComputeTimes, ServerTimes
 from inference_recommender.tune.folder import TuneFolder, resumed
 from inference_recommender.tune.race import Race
 from inference_recommender.tune.tune_report import tune_report
-from tests.builders import a_recommendation
+from tests.builders import a_probe, a_recommendation, a_search
 from tests.inference_recommender.cli.test_simulate_command import CHOSEN, OBJECTIVE
 from tests.inference_recommender.tune.builders import P99, Analytic, a_plan, configuration
-from workloads import ColdStart, Proof, load_workload
+from workloads import Proof, load_workload
 
 SUMMARY = {"generator": {"cpu_share": 0.25, "lag_ms": 1.5}, "duration_s": 10.0, "invocations": 4000, "errors": 2}
 """A load generator's summary.json."""
-COLD_START = ColdStart(
-    fetch_s=0.001,
-    unpack_s=0.02,
-    start_s=0.6,
-    load_s=2.4,
-    warm_up_s=0.2,
-    first_answer_s=0.1,
-    total_s=3.321,
-    starts=3,
-    ranges_s={"load_s": (2.1, 2.9), "total_s": (3.0, 3.8)},
-    measured_on="local",
-    machine="two cores",
-    instance_type="ml.c5.xlarge",
-    archive_sha256="a" * 64,
-    measured_at="2026-11-23T09:30:00+00:00",
-)
 TRACE = "".join(f"{60 * minute},{3000 + (5000 if 30 <= minute < 40 else 0)}\n" for minute in range(60))
 """An hour with a rush of ten minutes, which is over before an instance has started."""
 
@@ -69,16 +53,14 @@ def a_proof(verdict: str, archive: str | None = "a" * 64) -> Proof:
     return Proof.model_validate_json(json.dumps(document))
 
 
-def a_search(*loads: tuple[float, float, float]) -> Capacity:
+def a_search_on_triton(*loads: tuple[float, float, float]) -> Capacity:
     """Returns a search whose probes have (rate, milliseconds of queueing, milliseconds of computing) in the server."""
-
-    def probe(rate: float, queue_ms: float, infer_ms: float) -> Probe:
+    probes = []
+    for rate, queue_ms, infer_ms in loads:
         compute = ComputeTimes(input=0.0, infer=infer_ms, output=0.0)
         times = ServerTimes(queue_ms=queue_ms, compute_ms=compute, requests=round(rate), rows_per_execution=1.0)
-        return Probe(invocations_per_minute=rate, duration_s=60.0, latency_ms=20.0, late_share=0.0, server=times)
-
-    probes = tuple(probe(*each) for each in loads)
-    return Capacity(invocations_per_minute=900.0, percentile="P99", limit_ms=50.0, reason="found", probes=probes)
+        probes.append(a_probe(rate, 20.0, 0.0, 60.0, server=times))
+    return a_search(900.0, *probes)
 
 
 def a_simulation(folder: Path) -> Path:

@@ -4,7 +4,7 @@ import pytest
 
 from inference_recommender.report.candidates import caveats, loss_text, rows_text
 from inference_recommender.report.sections import cold_start_text
-from tests.inference_recommender.report.builders import COLD_START
+from tests.builders import a_cold_start
 from workloads import Candidate, LatencyObjective
 
 
@@ -67,20 +67,13 @@ def test_requests_of_several_rows_have_their_figures_in_rows_too() -> None:
 
 
 def test_a_cold_start_in_words_names_what_it_does_not_include() -> None:
-    assert cold_start_text(COLD_START) == (
+    assert cold_start_text(a_cold_start()) == (
         "A new server answers within the objective after 3.32 s: 3 starts of ml.c5.xlarge on two cores. Provisioning "
         "is not included, and the archive came from this machine's memory."
     )
-    on_aws = COLD_START.model_copy(
-        update={
-            "measured_on": "sagemaker",
-            "machine": "SageMaker, asked from two cores",
-            "starts": 1,
-            "fetch_s": None,
-            "warm_up_s": None,
-            "total_s": None,
-        }
-    )
+    unknown = dict.fromkeys(("fetch_s", "warm_up_s", "total_s"))
+    asked_from = "SageMaker, asked from two cores"
+    on_aws = a_cold_start(measured_on="sagemaker", machine=asked_from, starts=1, **unknown)
     assert cold_start_text(on_aws) == (
         "No answer within the objective in 1 start of ml.c5.xlarge on SageMaker, asked from two cores. Loading "
         "includes the models' warm-up, because the server's log is not verbose. SageMaker does not report instance, "

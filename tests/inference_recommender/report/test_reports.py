@@ -8,27 +8,23 @@ from typing import Any
 
 import pytest
 
-from inference_recommender.capacity.probe import Capacity, Probe
 from inference_recommender.cli.report import read_report, write_page
 from inference_recommender.report.document import Report, as_json
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import decide
+from tests.builders import a_cold_start, a_probe, a_search
 from tests.inference_recommender.conftest import Cli
-from tests.inference_recommender.report.builders import COLD_START, SUMMARY, a_proof, a_search
+from tests.inference_recommender.report.builders import SUMMARY, a_proof, a_search_on_triton
 
 GOLDENS = Path(__file__).parent / "goldens"
 REWRITE = "REWRITE_GOLDENS" in os.environ
-OPEN_LOOP = Capacity(
-    invocations_per_minute=9_600.0,
+OPEN_LOOP = a_search(
+    9_600.0,
+    a_probe(9_000.0, 40.0, 0.004),
+    a_probe(10_400.0, None, 0.03),
     interval=(9_000.0, 10_500.0),
-    percentile="P99",
-    limit_ms=50.0,
     latency_ms=48.0,
     reason="the capacity is known to its resolution",
-    probes=(
-        Probe(invocations_per_minute=9_000.0, duration_s=20.0, latency_ms=40.0, late_share=0.004),
-        Probe(invocations_per_minute=10_400.0, duration_s=20.0, latency_ms=None, late_share=0.03),
-    ),
 )
 
 
@@ -63,7 +59,7 @@ def with_search(run: RunFolder) -> RunFolder:
     old = run.recommendation()
     recommendation = decide(run.workload(), old.archive_sha256, measured, old.provenance)
     run.keep_measurements(measured)
-    more = {"proof": a_proof("kept"), "cold_start": COLD_START}
+    more = {"proof": a_proof("kept"), "cold_start": a_cold_start()}
     run.keep_recommendation(recommendation.model_copy(update=more))
     run.keep("open-arrivals/probe-001/summary.json", SUMMARY)
     return run
@@ -167,7 +163,7 @@ def test_the_latency_plot_has_users_probes_capacity_and_proof(run_copy: RunFolde
 
 def test_queue_times_appear_in_the_report(run_copy: RunFolder) -> None:
     first, *others = run_copy.measurements()
-    search = a_search((600, 12.0, 8.0), (60, 0.5, 4.0))
+    search = a_search_on_triton((600, 12.0, 8.0), (60, 0.5, 4.0))
     run_copy.keep_measurements((first.model_copy(update={"open_loop": search}), *others))
     report = read_report(run_copy.path)
     (queue,) = (each for each in report.tables if each.name == "queue")
@@ -212,14 +208,3 @@ def test_report_prints_each_format(run_copy: RunFolder, cli: Cli, form: str) -> 
     text = cli.out("report", str(run_copy.path), "--format", form)
     assert "Recommended: 47 × ml.c5.xlarge THREADS=2, $23.50/h." in text
     assert READ[form](text)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ([], "report: name a folder below runs/, or give --all for an index of all of them.\n"),
-        (["--all", "/nowhere"], "--all: /nowhere does not exist. `python -m inference_recommender run` creates it.\n"),
-    ],
-)
-def test_refusals(options: list[str], message: str, cli: Cli) -> None:
-    assert cli.err("report", *options) == message

@@ -5,11 +5,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import boto3
-import pytest
 from botocore.stub import Stubber
 
 from aws_api.session import AwsSession
-from inference_recommender.__main__ import main
 from inference_recommender.simulate.trace import recorded
 from tests.builders import message_of
 from workloads import Unavailable
@@ -49,8 +47,3 @@ def test_an_endpoint_without_traffic_is_an_error() -> None:
         "--trace cloudwatch:shop: CloudWatch has no invocation of shop in the last 1 day. Look further back with "
         "--days, or simulate a shape with --trace."
     )
-
-
-def test_more_days_than_cloudwatch_keeps_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["simulate", "spellcheck", "--trace", "cloudwatch:shop", "--days", "16"]) == 2
-    assert capsys.readouterr().err == "--days: got 16. CloudWatch keeps minutes for 15 days; give at most that.\n"

@@ -6,12 +6,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from inference_recommender.capacity.probe import Capacity, Probe
 from inference_recommender.simulate.curve import LatencyCurve, curve_of_candidate, curve_of_search
 from inference_recommender.simulate.policy import FIRST_MONDAY, Policy, Timing, TrafficLoad
 from inference_recommender.simulate.simulation import simulate
-from tests.builders import message_of
-from workloads import Candidate, LatencyObjective, UsageError
+from tests.builders import a_candidate, a_probe, a_search, message_of
+from workloads import LatencyObjective, UsageError
 
 OBJECTIVE = LatencyObjective(percentile="P80", model_latency_ms=50.0, peak_invocations_per_minute=1000)
 LIMIT_S = 0.05
@@ -59,12 +58,8 @@ def capacity_of(late: Callable[[float], float], most: float) -> float:
 
 def searched(capacity: float, probes: list[tuple[float, float]]) -> LatencyCurve:
     """Returns the curve of a search with probes of a rate per second and a late share."""
-    seen = tuple(
-        Probe(invocations_per_minute=rate * 60, duration_s=60.0, latency_ms=None, late_share=late)
-        for rate, late in probes
-    )
-    found = Capacity(invocations_per_minute=capacity * 60, percentile="P80", limit_ms=50.0, reason="found", probes=seen)
-    return curve_of_search(found, OBJECTIVE)
+    seen = [a_probe(rate * 60, None, late, 60.0) for rate, late in probes]
+    return curve_of_search(a_search(capacity * 60, *seen, percentile="P80"), OBJECTIVE)
 
 
 def steady_late_share(curve: LatencyCurve, rate: float, instances: int = 8) -> float:
@@ -90,13 +85,7 @@ def test_a_steady_state_is_that_of_queueing_theory(name: str) -> None:
 def test_a_recommendation_alone_is_an_mm1_queue_of_its_capacity() -> None:
     """Its late share at the capacity is the allowed one."""
     objective = OBJECTIVE.model_copy(update={"percentile": "P99"})
-    chosen = Candidate(
-        instance_type="ml.c5.xlarge",
-        max_invocations_per_minute=6000.0,
-        max_invocations_interval=(5400.0, 6600.0),
-        meets_objective=True,
-        reason="",
-    )
+    chosen = a_candidate(capacity=6000.0, max_invocations_interval=(5400.0, 6600.0))
     curve = curve_of_candidate(chosen, objective)
     mu = 100 + math.log(100) / 0.05
     shares = curve.late_share(np.array([0.0, 50.0, 100.0]))
@@ -123,7 +112,6 @@ def test_a_service_that_bears_more_has_its_curve_stretched() -> None:
 
 
 def test_a_measurement_of_another_objective_is_refused() -> None:
-    found = Capacity(invocations_per_minute=600.0, percentile="P99", limit_ms=20.0, reason="found")
-    assert message_of(UsageError, curve_of_search, found, OBJECTIVE) == (
+    assert message_of(UsageError, curve_of_search, a_search(600.0, limit_ms=20.0), OBJECTIVE) == (
         "The measurement is of P99 ≤ 20 ms, and the objective is now P80 ≤ 50 ms. Measure again."
     )

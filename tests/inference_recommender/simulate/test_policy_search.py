@@ -23,6 +23,7 @@ from inference_recommender.simulate.policy_search import (
 from inference_recommender.simulate.seeds import PolicyResult, SimulationCase, Tolerance, Workers
 from inference_recommender.simulate.shapes import shape
 from inference_recommender.simulate.simulation import scheduled
+from inference_recommender.simulate.trace import Trace
 from tests.builders import a_candidate, a_recommendation, known
 from tests.inference_recommender.simulate.test_simulation import CURVE, OBJECTIVE
 from workloads import ScheduledMinimum, Sizing
@@ -45,15 +46,8 @@ class Waves:
         return TrafficLoad(start=FIRST_MONDAY, rates=wave)
 
 
-@dataclass(frozen=True)
-class Jump:
-    """A quiet half hour, and then a busy one that no autoscaling can foresee."""
-
-    name: str = "jump"
-    sha256: str = "c" * 64
-
-    def load(self, seed: int) -> TrafficLoad:
-        return TrafficLoad(start=FIRST_MONDAY, rates=np.repeat([90.0, 900.0], 30))
+JUMP = Trace(name="jump", sha256="c" * 64, start=FIRST_MONDAY, rates=np.repeat([90.0, 900.0], 30))
+"""A quiet half hour, and then a busy one that no autoscaling can foresee."""
 
 
 def a_case(traffic: TrafficSource) -> SimulationCase:
@@ -97,7 +91,7 @@ def test_a_cheaper_policy_within_the_tolerance_is_chosen(waves: PolicySearchResu
 
 
 @pytest.mark.parametrize(
-    "traffic", [Waves(), Jump(), shape("flash-sale", OBJECTIVE, Sizing())], ids=lambda each: each.name
+    "traffic", [Waves(), JUMP, shape("flash-sale", OBJECTIVE, Sizing())], ids=lambda each: each.name
 )
 def test_the_chosen_policy_is_never_worse_than_the_recommended_one(traffic: TrafficSource, few_seeds: None) -> None:
     """Also on seeds that neither the search nor its confirmation has used."""
@@ -121,7 +115,7 @@ def test_the_frontier_has_no_policy_that_another_beats_in_both(waves: PolicySear
 
 
 def test_a_jump_that_the_recommended_policy_misses_needs_a_minimum(few_seeds: None) -> None:
-    found = search(a_case(Jump()), seeds=range(3))
+    found = search(a_case(JUMP), seeds=range(3))
     assert not found.today.is_within_tolerance
     assert found.chosen.is_within_tolerance
     assert found.chosen.policy.min_capacity >= 9 or found.chosen.policy.scheduled_minimums
@@ -150,8 +144,8 @@ class MinutesTable(Workers):
 
 
 def searched_in_table(minutes: Callable[[float, int], float]) -> tuple[PolicySearchResult, MinutesTable]:
-    table = MinutesTable(a_case(Jump()), minutes)
-    return search(a_case(Jump()), workers=table), table
+    table = MinutesTable(a_case(JUMP), minutes)
+    return search(a_case(JUMP), workers=table), table
 
 
 def test_a_policy_that_only_the_searchs_seeds_like_is_not_chosen() -> None:
@@ -218,12 +212,12 @@ def test_the_number_of_held_out_seeds_shows_a_third_of_the_tolerated_share() -> 
 
 def test_scheduled_minimums_of_the_workload_stay_and_no_others_are_tried() -> None:
     own = (ScheduledMinimum(schedule="cron(0 0 * * ? *)", min_capacity=4),)
-    found = search(a_case(Jump()), given=own, workers=MinutesTable(a_case(Jump()), lambda target, seed: 0))
+    found = search(a_case(JUMP), given=own, workers=MinutesTable(a_case(JUMP), lambda target, seed: 0))
     assert {each.policy.scheduled_minimums for each in found.tried} == {own}
 
 
 def test_an_hours_minimum_serves_its_usual_load_with_a_margin_and_spare_instances() -> None:
-    usual = usual_load(a_case(Jump()))
+    usual = usual_load(a_case(JUMP))
     assert usual.shape == (24,)
     assert (usual[0], usual[1]) == (900, 0), "nothing is known of the second hour"
     assert hourly_minimums(usual[:2], 100.0, 0.25, 1, 2) == [13, 2]

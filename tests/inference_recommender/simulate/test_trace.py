@@ -9,12 +9,10 @@ import pytest
 from inference_recommender.simulate.shapes import SHAPES, ShapeName, shape
 from inference_recommender.simulate.trace import Trace, parse_trace, read_trace, trace_csv
 from tests.builders import message_of
-from workloads import LatencyObjective, Sizing, UsageError
+from tests.inference_recommender.simulate.test_simulation import OBJECTIVE
+from workloads import Sizing, UsageError
 
 EXAMPLE = "A line is a time and requests per second: 2026-11-22T13:00:00Z,41.5."
-OBJECTIVE = LatencyObjective(
-    percentile="P99", model_latency_ms=50.0, peak_invocations_per_minute=60_000, trough_invocations_per_minute=6_000
-)
 
 
 def parsed(*lines: str) -> Trace:

@@ -9,6 +9,7 @@ from inference_recommender.sizing.decision import candidate, cheapest, why_incon
 from inference_recommender.sizing.fleet import Demand, cost_per_million_usd
 from inference_recommender.sizing.prices import Price, job_price
 from inference_recommender.sizing.verdict import capacity_by_cv, needs_search
+from tests.builders import a_candidate
 from tests.inference_recommender.sizing.builders import OF_USERS, measurement, searched, watched
 from workloads import ArrivalProcess, Candidate, LatencyObjective, Sizing
 
@@ -223,18 +224,10 @@ def test_a_capacity_at_the_limit_of_the_job_is_a_lower_bound() -> None:
 
 
 def test_the_cheapest_that_meets_the_objective_is_recommended_and_unknown_costs_come_last() -> None:
-    def priced(cost: float | None, count: int, meets: bool = True) -> Candidate:
-        return Candidate(
-            instance_type="ml.g5.xlarge",
-            instance_count=count,
-            cost_per_hour_usd=cost,
-            meets_objective=meets,
-            reason="r",
-        )
-
-    cheap, dear, unknown, missed = priced(2, 4), priced(3, 1), priced(None, 1), priced(1, 1, meets=False)
+    cheap, dear = a_candidate(4, cost_per_hour_usd=2), a_candidate(1, cost_per_hour_usd=3)
+    unknown, missed = a_candidate(1), a_candidate(1, cost_per_hour_usd=1, meets_objective=False)
     assert cheapest([unknown, dear, cheap, missed]) is cheap
-    assert cheapest([priced(None, 3), unknown]) is unknown
+    assert cheapest([a_candidate(3), unknown]) is unknown
     assert cheapest([missed]) is None
 
 
@@ -250,11 +243,11 @@ def test_the_cheapest_that_meets_the_objective_is_recommended_and_unknown_costs_
             "Amazon SageMaker pricing, Hosting, on demand, us-east-1, 2026-11-20.",
         ),
         (
-            "ml.trn1.32xlarge",
+            "ml.trn1n.32xlarge",
             0.0,
             None,
             None,
-            "The job reported no price, and prices.json has none for ml.trn1.32xlarge in us-east-1.",
+            "The job reported no price, and prices.json has none for ml.trn1n.32xlarge in us-east-1.",
         ),
         (
             "ml.g5.xlarge",

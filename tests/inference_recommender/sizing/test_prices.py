@@ -76,13 +76,11 @@ def test_every_type_in_a_workload_a_golden_or_the_docs_has_a_price_or_a_reason_w
 
 
 @pytest.fixture
-def catalogue_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def catalogue_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, credentials: None) -> Iterator[Path]:
     """A copy of the committed catalogue that the commands read and write."""
     file = tmp_path / "prices.json"
     file.write_text(prices.CATALOGUE_FILE.read_text("utf-8"), "utf-8")
     monkeypatch.setattr(prices, "CATALOGUE_FILE", file)
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "x")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     yield file
     prices.committed_catalogue.cache_clear()

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from inference_recommender import size
 from inference_recommender.__main__ import main
 from inference_recommender.measurement import measurements
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.evidence import Evidence, described_job
 from inference_recommender.sizing.fleet import Demand
-from tests.builders import a_measurement
+from tests.builders import a_measurement, known
 from tests.inference_recommender.api import SERIES, description, endpoint, recommendation
 from tests.inference_recommender.conftest import Cli
 from tests.inference_recommender.sizing.builders import OF_USERS, job, job_result, job_text
@@ -235,3 +236,12 @@ def test_sizing_imports_no_boto3(job_file: Path) -> None:
         "assert not {'boto3', 'botocore'} & set(sys.modules); sys.exit(code)"
     )
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+
+
+def test_python_sizes_as_the_command_does(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = size(job_file, peak_invocations_per_minute=30_000, latency_limit_ms=150, settings=["sizing.headroom=0"])
+    assert capsys.readouterr() == ("", "")
+    _, found, _ = run_size(capsys, job_file, *PEAK, *EXACT, "--latency-limit-ms", "150")
+    counts = [each["instance_count"] for each in found["candidates"]]
+    assert [each.instance_count for each in fleet.candidates] == counts
+    assert known(fleet.recommended).instance_type == found["recommended"]["instance_type"]

@@ -1,12 +1,9 @@
 """`tune`: its space, its refusals, and a Triton that serves a configuration like a build of it."""
 
-import http.client
 import json
-import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 import tomllib
@@ -18,13 +15,14 @@ from inference_recommender.tune.race import ConfigurationRefused, EndReason, Rac
 from inference_recommender.tune.space import ServingConfiguration, own
 from inference_recommender.tune.triton import TunedTriton, overridden
 from local_aws.process.triton import TritonServer
-from model_build.build import build
+from model_build.execute import build
 from model_build.plan import plan
 from tests.builders import known
 from tests.inference_recommender.conftest import Cli
 from tests.inference_recommender.tune.builders import a_plan
 from tests.model_build.miniatures.tiny_bert import make_workload
-from workloads import ROOT, ModelArtifact, Serving, WorkloadFolder, load_workload
+from tests.quick_triton import read_json
+from workloads import ModelArtifact, Serving, WorkloadFolder, load_workload
 
 LIMIT = Limit(percentile=90.0, latency_ms=200.0)
 TOLD = {
@@ -79,14 +77,6 @@ def _build(workload: WorkloadFolder, name: str) -> tuple[ModelArtifact, Path]:
     return build(planned), planned.repository
 
 
-def _told_by(server: TritonServer, model: str) -> Any:
-    connection = http.client.HTTPConnection("localhost")
-    connection.sock = socket.socket(socket.AF_UNIX)
-    connection.sock.connect(str(server.socket))
-    connection.request("GET", f"/v2/models/{model}/config")
-    return json.load(connection.getresponse())
-
-
 @pytest.fixture
 def triton(workload: WorkloadFolder, tmp_path: Path) -> Iterator[TunedTriton]:
     artifact, repository = _build(workload, "cpu")
@@ -107,7 +97,7 @@ def test_a_loaded_configuration_equals_a_build_of_the_variant(
         repository, default_model="tiny", environment=artifact.environment, log_file=tmp_path / "built.log"
     ) as server:
         models = [each.parent.name for each in repository.glob("*/config.pbtxt")]
-        built = {model: _told_by(server, model) for model in models}
+        built = {model: read_json(server, f"/v2/models/{model}/config") for model in models}
     serving = workload.workload.variants["faster"].serving
     triton.load(ServingConfiguration(target="cpu", threads=1, serving=serving))
     assert {model: triton.config(model) for model in models} == built
@@ -155,15 +145,10 @@ def test_a_search_on_a_real_triton_names_one_of_its_configurations(
 
 
 SPELLCHECK = load_workload("spellcheck").workload
-FILE = ROOT / "workloads/spellcheck/workload.toml"
-
-
-def with_settings(*settings: str) -> list[str]:
-    return [word for setting in settings for word in ("--set", f"tune.{setting}")]
 
 
 def test_a_dry_run_prints_the_space_and_starts_nothing(cli: Cli, tmp_path: Path) -> None:
-    settings = with_settings(
+    settings = (
         "targets=cpu,cpu-int8",
         "threads=1",
         "model_instances=1",
@@ -171,7 +156,8 @@ def test_a_dry_run_prints_the_space_and_starts_nothing(cli: Cli, tmp_path: Path)
         "preferred_batch_sizes=[[], [4, 8]]",
         "max_queue_delays_ms=[0]",
     )
-    assert cli.json("tune", "spellcheck", *settings, "--dry-run", "--json", "--runs", str(tmp_path)) == {
+    words = [word for setting in settings for word in ("--set", f"tune.{setting}")]
+    assert cli.json("tune", "spellcheck", *words, "--dry-run", "--json", "--runs", str(tmp_path)) == {
         "workload": "spellcheck",
         "configurations": [
             f"{target}, 1 × 1 thread, {rest}"
@@ -181,25 +167,6 @@ def test_a_dry_run_prints_the_space_and_starts_nothing(cli: Cli, tmp_path: Path)
         "left_out": {},
     }
     assert list(tmp_path.iterdir()) == []
-
-
-REFUSED = {
-    (): "WORKLOAD: missing. Name the workload to tune, or a search to go on with --resume RUN.",
-    ("spellcheck", 'targets=["gpu"]'): f"{FILE}: there is no target 'gpu'. Known targets: cpu, cpu-int8, cuda, "
-    "tensorrt, tensorrt-int8.",
-    ("spellcheck", "threads=[0]"): "--set tune: threads.0: got 0. Input should be greater than or equal to 1.",
-    ("spellcheck", "max_duration_s=0"): "--set tune: max_duration_s: got 0. Input should be greater than 0.",
-    ("query_intent", 'targets=["inf1"]'): "tune.targets: inf1 is for Inferentia, and tune loads configurations into "
-    "Triton.",
-    ("spellcheck", "max_batch_sizes=[4]", "preferred_batch_sizes=[[8]]"): f"{FILE}: tune: no configuration is left to "
-    "try: the values exclude each other.",
-    ("duplicates",): "workloads/duplicates/workload.toml: objective: is a throughput, because it is a batch. ",
-}
-
-
-@pytest.mark.parametrize("arguments", REFUSED, ids=" ".join)
-def test_a_space_that_cannot_be_searched_is_refused(arguments: tuple[str, ...], cli: Cli) -> None:
-    assert cli.err("tune", *arguments[:1], *with_settings(*arguments[1:]), "--dry-run").startswith(REFUSED[arguments])
 
 
 def test_a_resumed_search_takes_no_settings(cli: Cli, tmp_path: Path) -> None:

@@ -24,19 +24,7 @@ BEST = ServingConfiguration(
 )
 OTHER, SLOW, UNTRIED = configuration(4), configuration(2), configuration(2, 1.0)
 SPACE = [configuration(batch) for batch in (2, 4, 8)]
-
-
-def _seen(requests: int) -> ProbeCounts:
-    return ProbeCounts(
-        invocations_per_minute=600.0,
-        duration_s=10.0,
-        sent=requests,
-        requests=(requests,),
-        late=(0,),
-        late_share=0.0,
-        latency_ms=1.0,
-        ceiling_per_minute=None,
-    )
+SEEN = Analytic(lambda each: 12_000.0)(BEST, 600.0, 10.0)
 
 
 @pytest.fixture
@@ -50,10 +38,10 @@ def _reported(folder: TuneFolder, low: float = 11_700.0, high: float = 12_300.0,
     """Returns the report of a race with two contenders, an overloaded configuration and an untried one."""
     race = Race(configurations=[BEST, OTHER, SLOW, UNTRIED], send=Analytic(lambda each: 1.0), limit=P99)
     best, other, slow, untried = race.entrants
-    best.estimate, best.probes = a_capacity(12_000.0, low, high), [_seen(5000)]
-    other.estimate, other.probes = a_capacity(11_800.0, 11_500.0, 12_100.0), [_seen(4000)]
+    best.estimate, best.probes = a_capacity(12_000.0, low, high), [SEEN]
+    other.estimate, other.probes = a_capacity(11_800.0, 11_500.0, 12_100.0), [SEEN]
     other.out = "lower: in the lower half of round 3, with 11,800 a minute"
-    slow.probes, slow.out = [_seen(300)], "overloaded: at 11,000 a minute it answered 4,000"
+    slow.probes, slow.out = [SEEN], "overloaded: at 11,000 a minute it answered 4,000"
     untried.out = "bounded: its family answered at most 4,000 a minute when overloaded"
     race.leader, race.reason = best, EndReason.RESOLVED
     for name, value in members.items():

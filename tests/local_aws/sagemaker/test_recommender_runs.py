@@ -156,7 +156,7 @@ def test_a_job_runs_from_python_with_a_model_of_the_sagemaker_sdk(
     for name, value in account.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("inference_recommender.measure.run.ROOT", tmp_path)
-    monkeypatch.setattr("inference_recommender.measure.python_run.JobSource", partial(JobSource, sleep=soon))
+    monkeypatch.setattr("inference_recommender.measure.workload_run.JobSource", partial(JobSource, sleep=soon))
     built = artifact_file(tmp_path, "spellcheck", "cpu")
     built.parent.mkdir(parents=True)
     archive = built.with_name("model.tar.gz")

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from model_build import archive
-from model_build.build import build
 from model_build.compiled import compile_key
+from model_build.execute import build
 from model_build.parity import GateFailed
 from model_build.plan import BuildPlan, plan
 from model_build.torch_threads import threads_kept

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from pydantic import TypeAdapter
+from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
 from containers.encoder.engines import load_engine
 from containers.encoder.predictor import Predictor
@@ -16,10 +17,10 @@ from containers.encoder.preprocess import Preprocessor
 from inference_recommender.payloads import request_body
 from local_aws.process.triton import TritonServer
 from model_build import matrix
-from model_build.build import build
 from model_build.checkpoint import Checkpoint, read
 from model_build.checkpoint.families import FAMILIES
-from model_build.encoder import export, graphs, verify
+from model_build.encoder import bert, export, graphs, verify
+from model_build.execute import build
 from model_build.parity import ParityFailed
 from model_build.plan import BuildPlan, plan
 from model_build.triton.repository import version_folder
@@ -32,7 +33,7 @@ from tests.quick_triton import start_triton
 from workloads import EncoderModel, ProjectError, Row, UsageError, WorkloadFolder
 
 CELLS = [(family.model_type, task) for family in FAMILIES.values() for task in AUTO if family.architectures(task)]
-DIFFERENT = ("bert", "roberta", "distilbert", "electra", "albert")
+DIFFERENT = ("bert", "roberta", "distilbert", "electra", "albert", "mpnet", "megatron-bert")
 """The families whose code differs: those of our own network, and one of transformers'."""
 QUICK = [pytest.param(*cell, marks=[] if cell[0] in DIFFERENT else pytest.mark.slow) for cell in CELLS]
 
@@ -68,6 +69,12 @@ def test_our_network_gives_the_results_of_transformers(family: str, task: str, t
             ours, theirs = ours[mask == 1], theirs[mask == 1]
         assert ours.shape == theirs.shape
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_mpnets_distances_are_those_of_transformers() -> None:
+    places, distances = torch.arange(512), torch.arange(32.0)[:, None]
+    wanted = MPNetEncoder.relative_position_bucket(places[None] - places[:, None])
+    assert torch.equal(bert.position_bias(distances, 512)[0, 0].long(), wanted)
 
 
 def padded_batch(pad: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -165,14 +172,14 @@ def test_inputs_that_are_left_open_have_no_token_types_where_the_model_has_none(
 
 OWN = (
     "takes only this project's own networks, of BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, ELECTRA, ERNIE, "
-    "Data2Vec"
+    "Data2Vec, ALBERT, MPNet"
 )
 TARGETS = {
-    ("albert", "inf1"): "runtime: 'neuron' is not built for ALBERT on this hardware. Inferentia "
+    ("megatron-bert", "inf1"): "runtime: 'neuron' is not built for Megatron-BERT on this hardware. Inferentia "
     f"{OWN}: AWS's Neuron images have no transformers. Allowed: onnxruntime, openvino, tensorrt, and torchscript on "
     "CPU.",
-    ("albert", "pytorch"): "runtime: 'torchscript' is not built for ALBERT on this hardware. PyTorch on a GPU "
-    f"{OWN}: a trace of transformers' module keeps its mask on the CPU. Allowed: onnxruntime, openvino, "
+    ("megatron-bert", "pytorch"): "runtime: 'torchscript' is not built for Megatron-BERT on this hardware. PyTorch on "
+    f"a GPU {OWN}: a trace of transformers' module keeps its mask on the CPU. Allowed: onnxruntime, openvino, "
     "tensorrt, and torchscript on CPU.",
     ("squeezebert", "cpu-int8"): "precision: 'int8' is not built for SqueezeBERT. int8 would not change it: its layers "
     "are convolutions, and the quantiser takes products of matrices. Allowed: fp32.",

@@ -12,8 +12,8 @@ from containers.encoder.engines.engine import LacksInstructionSet
 from containers.encoder.engines.openvino_engine import CPUINFO, check_cpu
 from containers.encoder.settings import Settings
 from model_build import render
-from model_build.build import build, verify_built
 from model_build.encoder import openvino_graph
+from model_build.execute import build, verify_built
 from model_build.parity import GateFailed
 from tests.builders import known, message_of
 from tests.model_build.encoder.test_encoder_build import Make, edited, make, parity_of, plan_of

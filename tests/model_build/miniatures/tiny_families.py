@@ -56,7 +56,8 @@ LIKE_ROBERTA = (
 TINY: dict[str, Tiny] = {
     **dict.fromkeys(("bert", "ernie", "megatron-bert", "nomic_bert"), Tiny(config=BERT)),
     **dict.fromkeys(LIKE_ROBERTA, Tiny(config=ROBERTA, tokens=ROBERTA_TOKENS, token_types=False)),
-    **dict.fromkeys(("electra", "albert", "roformer"), Tiny(config={**BERT, "embedding_size": WIDE // 2})),
+    **dict.fromkeys(("electra", "roformer"), Tiny(config={**BERT, "embedding_size": WIDE // 2})),
+    "albert": Tiny(config={**BERT, "embedding_size": WIDE // 2, "num_hidden_layers": 4, "num_hidden_groups": 2}),
     **dict.fromkeys(("gte", "eurobert"), Tiny(config={**BERT, "num_key_value_heads": 4}, token_types=False)),
     "distilbert": Tiny(
         config={

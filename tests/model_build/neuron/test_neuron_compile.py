@@ -108,7 +108,7 @@ sys.modules["tomli"] = tomllib
 for name in ("onnx", "onnxruntime", "onnxscript", "transformers", "tritonclient", "tomllib"):
     sys.modules[name] = None
 sys.version_info = (3, 10, 13)
-import model_build.__main__, model_build.build, model_build.neuron.backend
+import model_build.__main__, model_build.execute, model_build.neuron.backend
 """
 
 
@@ -137,7 +137,13 @@ def test_the_server_gets_the_workloads_serving_and_the_targets_placement() -> No
 
 
 CELLS = [(row.model_type, row.task) for row in rows() if "inf1" in row.targets]
-QUICK = {("distilbert", "text-classification"), ("electra", "token-classification"), ("bert", "text-pair-scoring")}
+QUICK = {
+    ("distilbert", "text-classification"),
+    ("mpnet", "question-answering"),
+    ("albert", "text-classification"),
+    ("electra", "token-classification"),
+    ("bert", "text-pair-scoring"),
+}
 
 
 def traced(network: bert.Bert, tensors: Any) -> Any:

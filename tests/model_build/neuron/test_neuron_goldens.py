@@ -15,8 +15,8 @@ from containers.container_errors import ContainerError, Unavailable
 from containers.encoder.engines.load_engine import load as load_engine
 from containers.encoder.goldens import PARITY, ParityLimits, RecordedOutputs, check, load
 from containers.encoder.settings import Settings
-from model_build.build import build, verify_outputs, verify_recorded
 from model_build.encoder.reference import Reference
+from model_build.execute import build, verify_outputs, verify_recorded
 from model_build.parity import GateFailed, ParityFailed
 from model_build.plan import BuildPlan, plan
 from tests import fake_neuron

@@ -16,7 +16,7 @@ import pytest
 
 from containers import archive_reader
 from containers.encoder.answers import OUTPUTS
-from model_build.build import verify_outputs
+from model_build.execute import verify_outputs
 from model_build.plan import plan
 from model_build.progress import silent
 from model_build.remote.remote_build import pack_source

@@ -12,11 +12,11 @@ from containers.encoder import goldens
 from containers.encoder.predictor import Predictor
 from containers.encoder.row import Refusal
 from containers.encoder.tensors import Encoding
-from model_build.build import build
 from model_build.checkpoint import resolve
 from model_build.encoder import bert
 from model_build.encoder.export import example
 from model_build.encoder.reference import Reference
+from model_build.execute import build
 from model_build.plan import plan
 from model_build.remote.remote_build import source_files
 from tests import fake_neuron

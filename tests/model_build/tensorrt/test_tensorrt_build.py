@@ -10,7 +10,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from model_build import archive
-from model_build.build import build, verify_built
+from model_build.execute import build, verify_built
 from model_build.parity import GateFailed
 from model_build.plan import BuildPlan, plan
 from model_build.remote.fetch import FetchedBuild, combine

@@ -15,8 +15,8 @@ from containers.text2text.generator import TextGenerator
 from containers.text2text.static_cache import cache_places
 from model_build import layers
 from model_build.backends import backend
-from model_build.build import build
 from model_build.checkpoint.families import FAMILIES
+from model_build.execute import build
 from model_build.matrix import BEAMS, GENERATION, network_refusal, rows
 from model_build.plan import BuildPlan, plan
 from model_build.progress import silent

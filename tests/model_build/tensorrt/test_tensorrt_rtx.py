@@ -120,7 +120,7 @@ def test_a_refusal_without_evidence_fails_the_verification(
     verify: Run, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setattr(rtx, "check", lambda *_, **keys: rtx.Checked(refusal="no kernel for it", **keys))
-    monkeypatch.setattr("model_build.build.builder_name", lambda: "TensorRT for RTX 1.7.1.116")
+    monkeypatch.setattr("model_build.execute.builder_name", lambda: "TensorRT for RTX 1.7.1.116")
     monkeypatch.setattr(rtx, "builder_name", lambda: "TensorRT for RTX 1.7.1.116")
     assert verify("text-pair-scoring", "tensorrt") == 1
     out, err = capsys.readouterr()

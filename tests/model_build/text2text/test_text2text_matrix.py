@@ -9,7 +9,7 @@ import pytest
 from transformers.utils import sentencepiece_model_pb2_new
 
 from local_aws.process.triton import TritonServer
-from model_build.build import build
+from model_build.execute import build
 from model_build.parity import ParityFailed
 from model_build.plan import BuildPlan, plan
 from model_build.text2text import export

@@ -11,7 +11,7 @@ from inference_recommender.kserve import content_type, encode
 from inference_recommender.payloads import tensors
 from local_aws.process.triton import TritonServer
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
-from model_build.build import build
+from model_build.execute import build
 from model_build.plan import BuildPlan, plan
 from tests.model_build.miniatures import tiny_bert
 from tests.quick_triton import over_tcp, start_triton
@@ -70,7 +70,7 @@ def test_one_endpoint_answers_with_the_model_that_a_request_names(both: BuildPla
             direct = InferenceClient(alone).infer(tensors(row, row))
         assert {key: value.tolist() for key, value in answer.items()} == {k: v.tolist() for k, v in direct.items()}
     assert own.keys() == {"CORRECTED"}
-    assert in_json["LABEL"].tolist() == other["LABEL"][:1].tolist()
+    assert {key: value.tolist() for key, value in in_json.items()} == {"LABEL": other["LABEL"][:1].tolist()}
     for binary in (True, False):  # as InvokeEndpoint sends it
         request = encode(tensors(row), parameters={"model": "intents"}, binary=binary)
         invoked = server.invoke(request.content, {"Content-Type": content_type(request.header_size)})

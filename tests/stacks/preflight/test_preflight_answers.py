@@ -187,8 +187,8 @@ def test_without_credentials_the_account_is_unavailable() -> None:
 def test_a_stage_without_a_budget_is_reported(
     stage: str, scripted: PreflightAccount, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("stacks.__main__.preflight_account", lambda _: scripted)
-    monkeypatch.setattr("stacks.__main__.plan", lambda *_: ())
+    monkeypatch.setattr("stacks.preflight.questions.preflight_account", lambda _: scripted)
+    monkeypatch.setattr("stacks.preflight.checks.plan", lambda *_: ())
     assert main(["preflight", "SpellcheckStack", "--stage", stage]) == 0
     text = f"cdk.json has no {stage}-budget-usd: {stage} has no budget. See docs/deploying.md, Budget.\n"
     assert capsys.readouterr().out.endswith(text)

@@ -1,0 +1,95 @@
+"""`python -m tests.conformance [FILE...]`: the cases of other projects, as Markdown tables.
+
+Each case that does not pass has a reason. `differs` are cases in which the project answers on purpose in another way,
+as AWS documents. Exit code 1 if fewer than 95 % of the passed and failed cases pass.
+"""
+
+import contextlib
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+SUITES = {
+    "tests/conformance/test_triton_model_config.py": (
+        "Triton `qa/L0_model_config`",
+        "triton-inference-server/server@e1db8a6",
+    ),
+}
+"""Title and source of each file of tests."""
+OUTCOMES = ("passed", "failed", "differs", "out of scope")
+LEAST_PASSED = 0.95
+
+
+class Result(NamedTuple):
+    suite: str
+    case: str
+    outcome: str
+    """One of `OUTCOMES`."""
+    reason: str
+    verdicts: tuple[str, str] | None
+    """Whether Triton and `lint` accept or refuse a repository."""
+
+
+class Collector:
+    """A pytest plugin that keeps the result of each case."""
+
+    def __init__(self) -> None:
+        self.results: list[Result] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" or report.outcome != "passed":
+            suite, _, case = report.nodeid.partition("::")
+            found = dict(report.user_properties)
+            verdicts = (str(found["Triton"]), str(found["lint"])) if "lint" in found else None
+            name = case.partition("[")[2].removesuffix("]") or case
+            self.results.append(Result(suite, name, *_outcome(report, str(found.get("differs", ""))), verdicts))
+
+
+def _outcome(report: pytest.TestReport, differs: str) -> tuple[str, str]:
+    if hasattr(report, "wasxfail"):
+        return "failed", report.wasxfail if report.outcome == "skipped" else "It passes, and is listed as failing."
+    if report.outcome == "skipped" and isinstance(report.longrepr, tuple):
+        return "out of scope", report.longrepr[2].removeprefix("Skipped: ")
+    if report.outcome == "failed":
+        return "failed", report.longreprtext.strip().splitlines()[-1]
+    return ("differs", differs) if differs else ("passed", "")
+
+
+def tables(results: list[Result]) -> Iterator[str]:
+    """Yields the lines of the tables: suites, agreement of `lint` and Triton, and reasons."""
+    yield "| cases | source | passed | failed | differs | out of scope |\n|---|---|---|---|---|---|"
+    for suite, (title, source) in SUITES.items():
+        counts = Counter(each.outcome for each in results if each.suite == suite)
+        yield f"| {title} | {source} | {' | '.join(str(counts[outcome]) for outcome in OUTCOMES)} |"
+    pairs = Counter(each.verdicts for each in results)
+    yield "\n| | `lint` accepts | `lint` refuses |\n|---|---|---|"
+    for verdict in ("accepts", "refuses"):
+        yield f"| Triton {verdict} | {pairs[verdict, 'accepts']} | {pairs[verdict, 'refuses']} |"
+    reasons = defaultdict(list)
+    for each in results:
+        reasons[OUTCOMES.index(each.outcome), each.reason].append(each.case)
+    yield "\n| outcome | cases | reason |\n|---|---|---|"
+    for (outcome, reason), cases in sorted(reasons.items()):
+        if reason:
+            shown = min(cases).rpartition("/")[2] + (f" and {len(cases) - 1} more" if len(cases) > 1 else "")
+            yield f"| {OUTCOMES[outcome]} | {shown} | {reason} |"
+
+
+def main(arguments: list[str]) -> int:
+    collector = Collector()
+    with contextlib.redirect_stdout(sys.stderr):
+        ended = pytest.main(["-q", "-p", "no:cacheprovider", *(arguments or SUITES)], plugins=[collector])
+    if ended not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        return int(ended)
+    print("\n".join(tables(collector.results)))
+    counts = Counter(each.outcome for each in collector.results)
+    judged = counts["passed"] + counts["failed"]
+    print(f"\n{counts['passed']} of {judged} cases pass ({counts['passed'] / max(judged, 1):.1%}).")
+    return 0 if counts["passed"] >= LEAST_PASSED * judged else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

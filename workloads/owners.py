@@ -1,0 +1,35 @@
+"""Finds other distributions that own one of this project's package names."""
+
+from collections.abc import Iterator
+from importlib.metadata import distributions
+from importlib.util import find_spec
+from pathlib import Path
+
+DISTRIBUTION = "transformers-in-production"
+PACKAGES = ("workloads", "aws_api", "model_build", "inference_recommender", "stacks", "containers", "local_aws")
+
+
+def other_owners(code: Path) -> Iterator[str]:
+    """Yields a sentence for each package of `code` that another distribution hides or has overwritten.
+
+    Distributions are read only if a package is elsewhere, or is not as pip installed it: reading them takes long.
+    """
+    sizes = dict(
+        line.rsplit(",", 2)[::2]
+        for record in code.glob(f"{DISTRIBUTION.replace('-', '_')}-*.dist-info/RECORD")
+        for line in record.read_text("utf-8").splitlines()
+    )
+    for name in PACKAGES:
+        spec = find_spec(name)
+        if spec is None or spec.origin is None:
+            continue
+        file = Path(spec.origin)
+        size = str(file.stat().st_size)
+        if file.parent == code / name and sizes.get(f"{name}/__init__.py", size) == size:
+            continue
+        for other in distributions(path=[str(file.parents[1])]):
+            if other.name != DISTRIBUTION and any(each.parts[0] == name for each in other.files or ()):
+                yield (
+                    f"The package '{name}' in {file.parent} belongs to the distribution {other.name}. {DISTRIBUTION} "
+                    "needs its own. Install the two in different virtual environments."
+                )
