@@ -1,5 +1,6 @@
 """One builder for each document of the contract and of a run's folder. Keywords replace members."""
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -204,3 +205,35 @@ def message_of(
     with pytest.raises(error) as caught:
         call(*args, **kwargs)
     return str(caught.value)
+
+
+def assert_is_golden(file: Path, text: str) -> None:
+    """Fails on a difference after rewriting the file: read the diff, then run again."""
+    expected = file.read_text("utf-8") if file.exists() else ""
+    if text != expected:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text, "utf-8")
+    assert text == expected, f"{file} was rewritten: review the difference"
+
+
+def failure_of(error: type[Exception], call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> tuple[str, int]:
+    """Returns the message and the exit code of the error that the call must raise."""
+    with pytest.raises(error) as caught:
+        call(*args, **kwargs)
+    failure: Any = caught.value
+    return str(failure), failure.exit_code
+
+
+def a_program(file: Path, script: str) -> Path:
+    """Writes a shell script in a program's place."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+    return file
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port

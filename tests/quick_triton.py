@@ -28,13 +28,12 @@ COUNTED_WITHIN_S = 60.0
 """Bounds the wait for counts that never come; they come in milliseconds, but on a machine without a free core."""
 
 
-def start_triton(
-    repository: Path, *, default_model: str, environment: Mapping[str, str], log_file: Path
-) -> TritonServer:
-    flags = f"{FLAGS} {environment.get(EXTRA, '')}"
-    return TritonServer.start(
-        repository, default_model=default_model, environment={**environment, EXTRA: flags}, log_file=log_file
-    )
+def start_triton(repository: Path, default_model: str, environment: Mapping[str, str] | None = None) -> TritonServer:
+    """Starts a server whose log is beside the repository."""
+    given, log_file = environment or {}, repository.with_name("triton.log")
+    flags = f"{FLAGS} {given.get(EXTRA, '')}"
+    variables = {**given, EXTRA: flags}
+    return TritonServer.start(repository, default_model=default_model, environment=variables, log_file=log_file)
 
 
 def read_json(server: TritonServer, path: str) -> Any:

@@ -10,21 +10,11 @@ import pytest
 from scripts.api_docs import MODULES, PAGE, described
 from workloads import ROOT
 
+CLIENT = """CannotEncode HttpServer InferenceClient InferenceFailed LatencyMetric NotAnAnswer Refused Retries
+SageMakerEndpoint TimedOut Unreachable"""
 PUBLIC = {
     "inference_recommender": ["prove", "run", "size"],
-    "inference_recommender.client": [
-        "CannotEncode",
-        "HttpServer",
-        "InferenceClient",
-        "InferenceFailed",
-        "LatencyMetric",
-        "NotAnAnswer",
-        "Refused",
-        "Retries",
-        "SageMakerEndpoint",
-        "TimedOut",
-        "Unreachable",
-    ],
+    "inference_recommender.client": CLIENT.split(),
     "model_build": ["build"],
 }
 LIBRARIES = {"boto3", "botocore", "jinja2", "matplotlib", "moto", "numpy", "onnx", "scipy", "tokenizers", "torch"}

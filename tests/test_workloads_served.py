@@ -78,17 +78,13 @@ class Served:
 @pytest.fixture(
     scope="session", params=[pytest.param(name, marks=[] if name == QUICK else pytest.mark.slow) for name in NAMES]
 )
-def served(request: pytest.FixtureRequest, root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(request: pytest.FixtureRequest, root: Path) -> Iterator[Served]:
     name = request.param
     folder = load_workload(name, root / "workloads")
     with threads_kept():
         artifact = build(plan(folder, "cpu", root))
-    with start_triton(
-        root / "build" / name / "cpu" / "repository",
-        default_model=artifact.default_model,
-        environment=artifact.environment,
-        log_file=tmp_path_factory.mktemp("triton") / "triton.log",
-    ) as server:
+    repository = root / "build" / name / "cpu" / "repository"
+    with start_triton(repository, artifact.default_model, artifact.environment) as server:
         yield Served(server, folder, artifact)
 
 

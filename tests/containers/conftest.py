@@ -49,12 +49,7 @@ def generator(served: BuildPlan) -> TextGenerator:
 
 
 @pytest.fixture(scope="session")
-def triton(served: BuildPlan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
+def triton(served: BuildPlan) -> Iterator[TritonServer]:
     """A Triton server on free loopback ports; stopped whatever happens."""
-    with start_triton(
-        served.repository,
-        default_model="tiny",
-        environment={},
-        log_file=tmp_path_factory.mktemp("triton") / "triton.log",
-    ) as server:
+    with start_triton(served.repository, "tiny") as server:
         yield server

@@ -14,7 +14,7 @@ import boto3
 from inference_recommender.client import SageMakerEndpoint, servers
 from inference_recommender.client.inference import Server
 from local_aws.process.local_account import LocalAccount
-from tests.local_aws.conftest import Endpoints, clients, gone, upload, wait_until
+from tests.local_aws.conftest import Endpoints, clients, gone, put_alarm, upload, wait_until
 
 
 def _shift(**routing: object) -> dict[str, Any]:
@@ -52,8 +52,7 @@ def endpoint(folder: Path) -> Iterator[tuple[Server, Change]]:
         upload(account)
         client, name = clients(account), "changing"
         sagemaker, cloudwatch, made = client("sagemaker"), client("cloudwatch"), Endpoints(client("sagemaker"))
-        metric = {"Namespace": "n", "MetricName": "m", "EvaluationPeriods": 1}
-        cloudwatch.put_metric_alarm(AlarmName="slow", ComparisonOperator="GreaterThanThreshold", **metric)
+        put_alarm(cloudwatch, "slow")
         for config in ("first", *UPDATES):
             made.config(config, count=2, DELAY_S="0.02", COMPUTED=str(folder / "computed"))
         made.settled(made.create(name, config="first"))

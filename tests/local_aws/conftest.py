@@ -8,13 +8,14 @@ speed.
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 from botocore.config import Config
+from botocore.exceptions import ClientError
 from botocore.model import OperationModel
 from botocore.validate import ParamValidator
 
@@ -24,8 +25,10 @@ from local_aws.process.local_account import LocalAccount
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
 
 ROLE = "arn:aws:iam::123456789012:role/serving"
+Clients = Callable[[str], Any]
 IMAGE = "007439368137.dkr.ecr.us-east-1.amazonaws.com/sagemaker-tritonserver:25.09-py3-cpu"
 BUCKET = "models"
+SAGEMAKER = {"Service": "sagemaker.amazonaws.com"}
 REPLAYING = "tests.local_aws.replaying_account"
 
 ECHO_CONFIG = """
@@ -109,24 +112,33 @@ def account_variables(account: LocalAccount, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setenv(name, value)
 
 
+def policy_document(*statements: Mapping[str, Any]) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": statements})
+
+
+def allow(*actions: str, resource: str = "*", **condition: Any) -> dict[str, Any]:
+    """Returns a policy's statement."""
+    allowed = {"Effect": "Allow", "Action": actions, "Resource": resource}
+    return {**allowed, "Condition": condition} if condition else allowed
+
+
+def make_role(
+    iam: Any, name: str, *statements: Mapping[str, Any], trusted: Mapping[str, str] = SAGEMAKER, **condition: Any
+) -> str:
+    """Returns the ARN of a role that `trusted` may assume, whose inline policy has these statements."""
+    trust = {"Effect": "Allow", "Principal": trusted, "Action": "sts:AssumeRole"}
+    trusting = policy_document({**trust, "Condition": condition} if condition else trust)
+    arn: str = iam.create_role(RoleName=name, AssumeRolePolicyDocument=trusting)["Role"]["Arn"]
+    if statements:
+        iam.put_role_policy(RoleName=name, PolicyName="inline", PolicyDocument=policy_document(*statements))
+    return arn
+
+
 def upload(account: LocalAccount) -> None:
     """Puts the echo model and the payloads into the account's S3, and makes the role of models and jobs."""
+    actions = ("s3:GetObject", "sagemaker:*", "cloudwatch:GetMetricData", "cloudwatch:DescribeAlarms", "logs:*")
     iam = boto3.client("iam", **account.client_arguments())
-    trust = {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
-    actions = [
-        "s3:GetObject",
-        "sagemaker:*",
-        "cloudwatch:GetMetricData",
-        "cloudwatch:DescribeAlarms",
-        "logs:*",
-        "ecr:*",
-        "iam:PassRole",
-    ]
-    allowed = {"Effect": "Allow", "Action": actions, "Resource": "*"}
-    trusting, allowing = (json.dumps({"Version": "2012-10-17", "Statement": [each]}) for each in (trust, allowed))
-    name = ROLE.rpartition("/")[2]
-    iam.create_role(RoleName=name, AssumeRolePolicyDocument=trusting)
-    iam.put_role_policy(RoleName=name, PolicyName="serves-and-measures", PolicyDocument=allowing)
+    make_role(iam, ROLE.rpartition("/")[2], allow(*actions, "ecr:*", "iam:PassRole"))
     s3 = boto3.client("s3", **account.client_arguments())
     s3.create_bucket(Bucket=BUCKET)
     s3.put_object(Bucket=BUCKET, Key="echo.tar.gz", Body=echo_archive())
@@ -153,7 +165,7 @@ def conforming(client: Any) -> Any:
     return client
 
 
-def clients(account: LocalAccount) -> Callable[[str], Any]:
+def clients(account: LocalAccount) -> Clients:
     made: dict[str, Any] = {}
     # No retries: a test wants the first answer. As from any client, patterns and enums reach the account unchecked.
     config = Config(retries={"total_max_attempts": 1}, read_timeout=120)
@@ -168,18 +180,27 @@ def clients(account: LocalAccount) -> Callable[[str], Any]:
 
 
 @pytest.fixture(scope="session")
-def client(account: LocalAccount) -> Callable[[str], Any]:
+def client(account: LocalAccount) -> Clients:
     return clients(account)
 
 
 @pytest.fixture(scope="session")
-def sagemaker(client: Callable[[str], Any]) -> Any:
+def sagemaker(client: Clients) -> Any:
     return client("sagemaker")
 
 
 @pytest.fixture(scope="session")
-def runtime(client: Callable[[str], Any]) -> Any:
+def runtime(client: Clients) -> Any:
     return client("sagemaker-runtime")
+
+
+def refused(call: Callable[..., object], **request: Any) -> tuple[int, str, str]:
+    """Returns the HTTP status, the code and the message with which the account must refuse a call of boto3."""
+    with pytest.raises(ClientError) as caught:
+        call(**request)
+    response: Any = caught.value.response
+    message = response["Error"]["Message"].partition(" (reached max")[0]
+    return response["ResponseMetadata"]["HTTPStatusCode"], response["Error"]["Code"], message
 
 
 def wait_until(holds: Callable[[], Any], timeout_s: float = 300.0, every_s: float = 0.1) -> Any:
@@ -200,6 +221,12 @@ def gone(pid: int) -> bool:
         return True
 
 
+def put_alarm(cloudwatch: Any, name: str) -> None:
+    """Makes an alarm without data, whose state a test sets."""
+    metric = {"Namespace": "n", "MetricName": "m", "EvaluationPeriods": 1}
+    cloudwatch.put_metric_alarm(AlarmName=name, ComparisonOperator="GreaterThanThreshold", **metric)
+
+
 class Endpoints:
     """Makes echo models, configurations and endpoints, and deletes the endpoints afterwards.
 
@@ -211,25 +238,33 @@ class Endpoints:
         self.sagemaker = sagemaker
         self.names: list[str] = []
 
-    def model(self, name: str, *, image: str = IMAGE, **environment: str) -> str:
+    def model(
+        self, name: str, *, image: str = IMAGE, role: str = ROLE, tags: Sequence[Any] = (), **environment: str
+    ) -> str:
         container = {"Image": image, "ModelDataUrl": f"s3://{BUCKET}/echo.tar.gz", "Environment": environment}
-        self.sagemaker.create_model(ModelName=name, ExecutionRoleArn=ROLE, PrimaryContainer=container)
+        about = {"ModelName": name, "ExecutionRoleArn": role, "PrimaryContainer": container}
+        self.sagemaker.create_model(**about, Tags=[*tags])
         return name
 
-    def config(self, name: str, *, instance_type: str = "ml.c5.xlarge", count: int = 1, **environment: str) -> str:
+    def config(
+        self, name: str, *, instance_type: str = "ml.c5.xlarge", count: int = 1, ami: str | None = None, **model: Any
+    ) -> str:
+        """Makes a configuration and its model, which `model` describes. Both have the model's tags."""
         variant = {
             "VariantName": "AllTraffic",
-            "ModelName": self.model(f"{name}-model", **environment),
+            "ModelName": self.model(f"{name}-model", **model),
             "InstanceType": instance_type,
             "InitialInstanceCount": count,
             "InitialVariantWeight": 1.0,
+            **({"InferenceAmiVersion": ami} if ami else {}),
         }
-        self.sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
+        about = {"EndpointConfigName": name, "ProductionVariants": [variant]}
+        self.sagemaker.create_endpoint_config(**about, Tags=[*model.get("tags", ())])
         return name
 
-    def create(self, name: str, *, config: str) -> str:
+    def create(self, name: str, *, config: str, **more: Any) -> str:
         self.names.append(name)
-        self.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=config)
+        self.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=config, **more)
         return name
 
     def settled(self, name: str) -> dict[str, Any]:
@@ -241,6 +276,11 @@ class Endpoints:
 
         wait_until(lambda: described()["EndpointStatus"] not in ("Creating", "Updating", "RollingBack"))
         return described()
+
+    def deleted(self, name: str) -> tuple[int, str, str]:
+        """Waits while an endpoint is Deleting, and returns how its description is refused then."""
+        described = self.sagemaker.describe_endpoint
+        return refused(lambda: wait_until(lambda: described(EndpointName=name)["EndpointStatus"] != "Deleting"))
 
     def delete_all(self) -> None:
         for name in self.names:
@@ -255,3 +295,52 @@ def endpoints(sagemaker: Any) -> Iterator[Endpoints]:
     made = Endpoints(sagemaker)
     yield made
     made.delete_all()
+
+
+class Stacks:
+    def __init__(self, client: Clients) -> None:
+        self.cloudformation = client("cloudformation")
+        self.client = client
+
+    def settle(self, name: str) -> dict[str, Any]:
+        """Returns the stack when no change is in progress; its status is GONE when it is deleted."""
+
+        def described() -> dict[str, Any]:
+            try:
+                found: dict[str, Any] = self.cloudformation.describe_stacks(StackName=name)["Stacks"][0]
+            except ClientError:
+                return {"StackStatus": "GONE"}
+            return found
+
+        wait_until(lambda: not described()["StackStatus"].endswith("IN_PROGRESS"))
+        return described()
+
+    def create(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        self.cloudformation.create_stack(StackName=name, TemplateBody=json.dumps(body))
+        return self.settle(name)
+
+    def update(self, name: str, body: dict[str, Any], **more: Any) -> dict[str, Any]:
+        self.cloudformation.update_stack(StackName=name, TemplateBody=json.dumps(body), **more)
+        return self.settle(name)
+
+    def delete(self, name: str) -> dict[str, Any]:
+        self.cloudformation.delete_stack(StackName=name)
+        return self.settle(name)
+
+    def answer(self, endpoint: str) -> str:
+        response = self.client("sagemaker-runtime").invoke_endpoint(
+            EndpointName=endpoint, ContentType="application/json", Body=echo_request("x")
+        )
+        return str(json.loads(response["Body"].read())["outputs"][0]["data"][0])
+
+    def reasons(self, name: str) -> list[str]:
+        events = self.cloudformation.describe_stack_events(StackName=name)["StackEvents"]
+        return [event["ResourceStatusReason"] for event in events if event["ResourceStatus"].endswith("_FAILED")]
+
+
+@pytest.fixture
+def stacks(client: Clients) -> Iterator[Stacks]:
+    made = Stacks(client)
+    yield made
+    for stack in made.cloudformation.describe_stacks()["Stacks"]:
+        made.delete(stack["StackName"])

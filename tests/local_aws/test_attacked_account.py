@@ -2,7 +2,7 @@
 
 import http.client
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,9 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
-from botocore.exceptions import ClientError
 
 from local_aws.process.local_account import LocalAccount
-from tests.local_aws.conftest import BUCKET, Endpoints
+from tests.local_aws.conftest import BUCKET, Clients, Endpoints, refused
 
 pytestmark = pytest.mark.integration
 
@@ -29,17 +28,16 @@ def endpoint(sagemaker: Any) -> Iterator[str]:
     made.delete_all()
 
 
-def processes(account: LocalAccount) -> list[psutil.Process]:
-    root = psutil.Process(account.pid)
-    return [root, *root.children(recursive=True)]
-
-
-def signed_headers(account: LocalAccount, method: str, path: str, body: bytes, **headers: str) -> dict[str, str]:
+def signed(
+    account: LocalAccount, service: str, method: str, path: str, keys: Any = "own", **headers: str
+) -> AWSRequest:
+    """Returns a request with the body {}, signed by the owner's keys or by others; None: not signed."""
+    request = AWSRequest(method, account.endpoint_url + path, headers, b"{}")
     known = account.client_arguments()
-    request = AWSRequest(method, account.endpoint_url + path, headers, body)
-    credentials = Credentials(known["aws_access_key_id"], known["aws_secret_access_key"])
-    SigV4Auth(credentials, "sagemaker", "us-east-1").add_auth(request)
-    return dict(request.headers.items())
+    own = (known["aws_access_key_id"], known["aws_secret_access_key"])
+    if keys is not None:
+        SigV4Auth(Credentials(*(own if keys == "own" else keys)), service, "us-east-1").add_auth(request)
+    return request
 
 
 def open_to_others(path: Path) -> bool:
@@ -59,7 +57,8 @@ def test_the_secret_is_in_no_command_line_no_childs_environment_and_no_log(
     account: LocalAccount, endpoint: str
 ) -> None:
     secret = account.environment["AWS_SECRET_ACCESS_KEY"]
-    for process in processes(account):
+    root = psutil.Process(account.pid)
+    for process in (root, *root.children(recursive=True)):
         assert not [argument for argument in process.cmdline() if secret in argument]
         assert secret not in process.environ().values()
     logs = [account.log_file, *account.log_file.parent.glob("logs/*")]
@@ -78,17 +77,13 @@ def test_the_secret_is_in_no_command_line_no_childs_environment_and_no_log(
     ],
 )
 def test_no_web_page_and_no_known_key_reaches_the_way_to_a_model(
-    keys: Any, headers: dict[str, str], account: LocalAccount, client: Callable[[str], Any]
+    keys: Any, headers: dict[str, str], account: LocalAccount, client: Clients
 ) -> None:
     """These calls lead from a bucket to an endpoint that runs code."""
-    known = account.client_arguments()
-    own = (known["aws_access_key_id"], known["aws_secret_access_key"])
     calls = [("s3", "PUT", "/evil", ""), ("s3", "GET", f"/{BUCKET}/echo.tar.gz", "")]
     calls += [("sagemaker", "POST", "/", f"SageMaker.{name}") for name in ("CreateModel", "CreateEndpoint")]
     for service, method, path, target in [*calls, ("s3", "POST", "/moto-api/reset", "")]:
-        request = AWSRequest(method, account.endpoint_url + path, {"X-Amz-Target": target} if target else {}, b"{}")
-        if keys is not None:
-            SigV4Auth(Credentials(*(own if keys == "own" else keys)), service, "us-east-1").add_auth(request)
+        request = signed(account, service, method, path, keys, **({"X-Amz-Target": target} if target else {}))
         sent = {**dict(request.headers.items()), **headers}
         assert requests.request(method, str(request.url), data=b"{}", headers=sent, timeout=60).status_code == 403
     assert "evil" not in [bucket["Name"] for bucket in client("s3").list_buckets()["Buckets"]]
@@ -96,21 +91,15 @@ def test_no_web_page_and_no_known_key_reaches_the_way_to_a_model(
 
 def test_no_answer_invites_web_pages(account: LocalAccount) -> None:
     """moto's own layer would allow every origin on every answer."""
-    headers = signed_headers(account, "POST", "/", b"{}", **{"X-Amz-Target": "SageMaker.ListModels"})
-    answer = requests.post(account.endpoint_url, b"{}", headers=headers, timeout=60)
+    request = signed(account, "sagemaker", "POST", "/", **{"X-Amz-Target": "SageMaker.ListModels"})
+    answer = requests.post(account.endpoint_url, b"{}", headers=dict(request.headers.items()), timeout=60)
     assert answer.status_code == 200
     assert not [name for name in answer.headers if name.lower().startswith("access-control")]
 
 
-def test_the_session_for_which_moto_hands_out_a_key_that_everybody_knows_is_refused(
-    client: Callable[[str], Any],
-) -> None:
-    with pytest.raises(ClientError) as refused:
-        client("sts").get_session_token()
-    assert refused.value.response["Error"] == {
-        "Code": "NotImplemented",
-        "Message": "This local account cannot do this: GetSessionToken; use AssumeRole.",
-    }
+def test_the_session_for_which_moto_hands_out_a_key_that_everybody_knows_is_refused(client: Clients) -> None:
+    told = "This local account cannot do this: GetSessionToken; use AssumeRole."
+    assert refused(client("sts").get_session_token)[1:] == ("NotImplemented", told)
 
 
 def test_a_presigned_url_opens_one_object(account: LocalAccount) -> None:
@@ -121,22 +110,17 @@ def test_a_presigned_url_opens_one_object(account: LocalAccount) -> None:
 
 
 def test_an_upload_in_signed_headers_with_its_checksum_at_the_end_arrives_whole(
-    account: LocalAccount, client: Callable[[str], Any]
+    account: LocalAccount, client: Clients
 ) -> None:
     body = b"5\r\nhello\r\n6\r\n world\r\n0\r\nx-amz-checksum-crc32:DUoRhQ==\r\n\r\n"
-    path = f"/{BUCKET}/chunked"
-    request = AWSRequest("PUT", account.endpoint_url + path)
     headers = {
         "x-amz-content-sha256": "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
         "x-amz-trailer": "x-amz-checksum-crc32",
         "x-amz-decoded-content-length": "11",
         "content-encoding": "aws-chunked",
     }
-    for name, value in headers.items():
-        request.headers[name] = value
-    known = account.client_arguments()
-    credentials = Credentials(known["aws_access_key_id"], known["aws_secret_access_key"])
-    SigV4Auth(credentials, "s3", "us-east-1").add_auth(request)  # S3's own signer would hash the body
+    path = f"/{BUCKET}/chunked"
+    request = signed(account, "s3", "PUT", path, **headers)  # S3's own signer would hash the body
     port = int(account.endpoint_url.rpartition(":")[2])
     connection = http.client.HTTPConnection("localhost", port, timeout=60)
     connection.request("PUT", path, iter([body[:20], body[20:]]), dict(request.headers), encode_chunked=True)

@@ -32,7 +32,7 @@ from local_aws.sagemaker.endpoint import REASON_CHARACTERS, shortened
 from local_aws.sagemaker.model_host import default_model, model_data_url, unpack_model
 from local_aws.sagemaker.recommendation_request import InstanceTest, plan
 from local_aws.server import as_shell, exports
-from tests.builders import known, message_of
+from tests.builders import a_program, known, message_of
 from tests.local_aws.conftest import ECHO_CONFIG, echo_archive, texts_archive
 from tests.local_aws.sagemaker.test_recommendation_jobs import request
 from workloads import Unavailable
@@ -104,8 +104,7 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 
 
 def test_a_gpu_of_this_machine_stands_in_for_every_type_with_one(nvidia_smi: Path) -> None:
-    nvidia_smi.write_text('#!/bin/sh\necho "NVIDIA GeForce RTX 3060"\n')
-    nvidia_smi.chmod(0o700)
+    a_program(nvidia_smi, 'echo "NVIDIA GeForce RTX 3060"')
     assert machine.refusal("ml.g5.xlarge") is None
     assert machine.refusal("ml.g4dn.xlarge") is None
     assert machine.refusal("ml.inf1.xlarge") is not None
@@ -115,8 +114,7 @@ def test_a_gpu_of_this_machine_stands_in_for_every_type_with_one(nvidia_smi: Pat
 @pytest.mark.parametrize("script", [None, "echo 'NVIDIA-SMI has failed'; exit 9", "exit 0"])
 def test_without_a_gpu_that_its_driver_lists_there_is_none(nvidia_smi: Path, script: str | None) -> None:
     if script is not None:
-        nvidia_smi.write_text(f"#!/bin/sh\n{script}\n")
-        nvidia_smi.chmod(0o700)
+        a_program(nvidia_smi, script)
     assert machine.gpus() == ()
     assert machine.refusal("ml.g5.xlarge") == (
         "ml.g5.xlarge has an NVIDIA GPU and this local account serves on the CPU only: choose a CPU instance type "

@@ -157,13 +157,9 @@ def test_a_job_fails_on_the_types_whose_hosts_do_not_start_the_image(gpu_account
 
 @pytest.mark.integration
 def test_an_endpoint_of_a_newer_image_needs_the_hosts_ami(gpu_account: LocalAccount) -> None:
-    sagemaker = clients(gpu_account)("sagemaker")
-    made = Endpoints(sagemaker)
-    made.model("newer", image=image("25.09"))
-    variant = {"VariantName": "V", "ModelName": "newer", "InstanceType": "ml.g4dn.xlarge", "InitialInstanceCount": 1}
-    ami = {"InferenceAmiVersion": "al2023-ami-sagemaker-inference-gpu-4-1"}
-    for name, each in (("without", variant), ("with", {**variant, **ami})):
-        sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[each])
+    made = Endpoints(clients(gpu_account)("sagemaker"))
+    for name, ami in (("without", None), ("with", "al2023-ami-sagemaker-inference-gpu-4-1")):
+        made.config(name, instance_type="ml.g4dn.xlarge", ami=ami, image=image("25.09"))
     described = {name: made.settled(made.create(name, config=name)) for name in ("without", "with")}
     made.delete_all()
     assert described["with"]["EndpointStatus"] == "InService"

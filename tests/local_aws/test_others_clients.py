@@ -7,14 +7,13 @@ pauses between two looks at a job are shortened; nothing else of them is changed
 import json
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from local_aws.process.local_account import LocalAccount
-from tests.local_aws.conftest import BUCKET, IMAGE, ROLE
+from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, Clients, allow, make_role
 from tests.locks import pins
 from workloads import ROOT
 
@@ -74,16 +73,10 @@ def test_sagemaker_cores_resources(account: LocalAccount, tmp_path: Path) -> Non
 
 
 @pytest.fixture
-def serving_role(client: Callable[[str], Any]) -> str:
+def serving_role(client: Clients) -> str:
     """A role as the SDK 3 wants it: it simulates the role's policies before it makes a model."""
-    trust = {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
-    document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
-    arn: str = client("iam").create_role(RoleName="serving-3", AssumeRolePolicyDocument=document)["Role"]["Arn"]
-    allowed = [f"{service}:*" for service in ("cloudwatch", "ecr", "iam", "logs", "s3", "sagemaker")]
-    statement = {"Effect": "Allow", "Action": allowed, "Resource": "*"}
-    document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-    client("iam").put_role_policy(RoleName="serving-3", PolicyName="serves", PolicyDocument=document)
-    return arn
+    services = ("cloudwatch", "ecr", "iam", "logs", "s3", "sagemaker")
+    return make_role(client("iam"), "serving-3", allow(*(f"{service}:*" for service in services)))
 
 
 def test_the_sagemaker_sdk_3(account: LocalAccount, tmp_path: Path, serving_role: str) -> None:

@@ -5,63 +5,45 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
-from urllib.parse import urlsplit
 
 import boto3
 import pytest
-from botocore.config import Config
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.iam.models import iam_backends
 from moto.sts.models import sts_backends
 
 from local_aws.owner_only import AccountKeys
 from local_aws.signature import ReceivedRequest, RequestRefused, RequestSignature
+from tests.local_aws.wsgi_calls import unsent
 
 KEY, SECRET = "LOCAL0123456789ABCDE", "a-secret_key"
 
 
-class Sent(Exception):
-    """Carries the request that botocore would send."""
-
-
 def request_of(service: str, operation: str, **parameters: Any) -> tuple[ReceivedRequest, bytes]:
-    def stop(request: Any, **_: Any) -> None:
-        raise Sent(request)
-
-    config = Config(retries={"total_max_attempts": 1})
-    client: Any = boto3.client(
-        service,  # type: ignore[call-overload]
+    make: Any = boto3.client
+    client = make(
+        service,
         endpoint_url="http://localhost:5055",
         region_name="us-east-1",
         aws_access_key_id=KEY,
         aws_secret_access_key=SECRET,
         aws_session_token="a+token/==",
-        config=config,
     )
-    client.meta.events.register("before-send", stop)
-    with pytest.raises(Sent) as sent:
-        getattr(client, operation)(**parameters)
-    request: Any = sent.value.args[0]
-    parts, body = urlsplit(request.url), request.body or b""
-    body = body.read() if hasattr(body, "read") else body
-    body = body.encode() if isinstance(body, str) else body
-    headers = {
-        name.lower(): value if isinstance(value, str) else value.decode() for name, value in request.headers.items()
-    }
-    target = parts.path + (f"?{parts.query}" if parts.query else "")
-    return ReceivedRequest(method=request.method, target=target, headers={"host": parts.netloc, **headers}), body
+    method, target, headers, body = unsent(client, operation, **parameters)
+    lower = {name.lower(): value for name, value in headers.items()}
+    return ReceivedRequest(method=method, target=target, headers=lower), body
 
 
 @pytest.mark.parametrize(
     ("service", "operation", "parameters"),
     [
-        ("s3", "put_object", {"Bucket": "bucket", "Key": "a b/ü+c//d/..", "Body": b"x", "Metadata": {"a_b": "c  d"}}),
-        ("s3", "list_objects_v2", {"Bucket": "bucket", "Prefix": "a b&c=+"}),
-        ("sts", "assume_role", {"RoleArn": "arn:aws:iam::123456789012:role/x", "RoleSessionName": "session"}),
-        ("sagemaker", "list_models", {}),
-        ("sagemaker-runtime", "invoke_endpoint", {"EndpointName": "e", "Body": b"\x00\xff"}),
-        ("lambda", "get_function", {"FunctionName": "arn:aws:lambda:us-east-1:123456789012:function:f"}),
-        ("cloudformation", "list_stacks", {}),
+        ("s3", "PutObject", {"Bucket": "bucket", "Key": "a b/ü+c//d/..", "Body": b"x", "Metadata": {"a_b": "c  d"}}),
+        ("s3", "ListObjectsV2", {"Bucket": "bucket", "Prefix": "a b&c=+"}),
+        ("sts", "AssumeRole", {"RoleArn": "arn:aws:iam::123456789012:role/x", "RoleSessionName": "session"}),
+        ("sagemaker", "ListModels", {}),
+        ("sagemaker-runtime", "InvokeEndpoint", {"EndpointName": "e", "Body": b"\x00\xff"}),
+        ("lambda", "GetFunction", {"FunctionName": "arn:aws:lambda:us-east-1:123456789012:function:f"}),
+        ("cloudformation", "ListStacks", {}),
     ],
     ids=["S3", "S3 query", "query", "json", "rest-json", "encoded path", "form"],
 )
@@ -76,7 +58,7 @@ def test_what_botocore_signs_is_verified(service: str, operation: str, parameter
 
 def test_an_upload_in_chunks_of_unknown_hash_is_verified_by_its_headers() -> None:
     def checked(change: Callable[[dict[str, str]], object]) -> None:
-        call, body = request_of("s3", "put_object", Bucket="bucket", Key="key", Body=b"x")
+        call, body = request_of("s3", "PutObject", Bucket="bucket", Key="key", Body=b"x")
         headers = dict(call.headers)
         change(headers)
         changed = ReceivedRequest(method=call.method, target=call.target, headers=headers)

@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 
 from local_aws.cloudformation.template import parse
-from tests.local_aws.cloudformation.test_local_stacks import Stacks
-from tests.local_aws.cloudformation.test_local_stacks import stacks as stacks
-from tests.local_aws.conftest import BUCKET, IMAGE, wait_until
+from tests.local_aws.conftest import BUCKET, IMAGE, Clients, Stacks, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
@@ -57,10 +55,7 @@ def texts(node: Any) -> Iterator[str]:
 @pytest.mark.parametrize("deploy", [create, execute])
 @pytest.mark.parametrize("construct", CONSTRUCTS)
 def test_a_construct_is_deployed_and_its_resources_are_shown_or_it_is_refused_before_anything_is_made(
-    stacks: Stacks,
-    client: Callable[[str], Any],
-    construct: str,
-    deploy: Callable[..., dict[str, Any]],
+    stacks: Stacks, client: Clients, construct: str, deploy: Callable[..., dict[str, Any]]
 ) -> None:
     template = CONSTRUCTS[construct]
     expected = parse(template)["Metadata"]

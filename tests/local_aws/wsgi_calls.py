@@ -7,6 +7,7 @@ from http.client import HTTPMessage
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import pytest
 from botocore.auth import S3SigV4Auth, SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
@@ -95,3 +96,23 @@ def of_url(method: str, url: str, headers: Mapping[str, str] | HTTPMessage | Non
     """Returns the environment of a request for a presigned URL."""
     parts = urlsplit(url)
     return environ_of(method, f"{parts.path}?{parts.query}", {"Host": parts.netloc, **dict(headers or {})})
+
+
+def unsent(client: Any, operation: str, **parameters: Any) -> tuple[str, str, dict[str, str], bytes]:
+    """Returns method, target, headers and body of the request that a client of botocore would send."""
+    sent: list[Any] = []
+
+    def take(request: Any, **_: Any) -> None:
+        sent.append(request)
+        raise KeyboardInterrupt
+
+    client.meta.events.register("before-send.*.*", take)
+    with pytest.raises(KeyboardInterrupt):
+        client._make_api_call(operation, parameters)
+    client.meta.events.unregister("before-send.*.*", take)
+    (request,) = sent
+    url, body = urlsplit(request.url), request.body or b""
+    body = body.read() if hasattr(body, "read") else body.encode() if isinstance(body, str) else body
+    headers = {name: value.decode() if isinstance(value, bytes) else value for name, value in request.headers.items()}
+    target = url.path + (f"?{url.query}" if url.query else "")
+    return request.method, target, {**headers, "Host": url.netloc}, body

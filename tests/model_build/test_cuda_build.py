@@ -23,10 +23,10 @@ from model_build.matrix import BEAMS, GENERATION, rows
 from model_build.parity import GateFailed
 from model_build.plan import BuildPlan, plan
 from tests.builders import known, message_of
-from tests.model_build.miniatures import tiny_bert, tiny_t5
+from tests.model_build.miniatures import edited, plan_of, tiny_bert, tiny_t5
 from tests.model_build.miniatures.tiny_rows import make_workload
 from tests.quick_triton import start_triton
-from workloads import Row, UsageError, WorkloadFolder, load_workload
+from workloads import Row, UsageError, WorkloadFolder
 
 jit: Any = torch.jit
 CELLS = [(row.model_type, row.task) for row in rows() if "cuda" in row.targets and row.task != BEAMS]
@@ -40,12 +40,12 @@ parity = { max_logit_difference = 1e-4 }
 [serving]"""
 
 
-def workload(folder: Path, task: str) -> WorkloadFolder:
+def workload(folder: Path, task: str, more: str = "") -> WorkloadFolder:
+    """Makes a workload with a target for any NVIDIA GPU; `more` are further keys of it."""
+    target = TARGET.replace('"cuda"', f'"cuda"{more}')
     if task == "text2text-generation":
-        return tiny_t5.make_workload(folder / "workloads", tiny_t5.WORKLOAD_TOML.replace("\n[serving]", TARGET))
-    file = tiny_bert.make_workload(folder / "workloads", task).file
-    file.write_text(file.read_text().replace("\n[serving]", TARGET))
-    return load_workload("tiny", folder / "workloads")
+        return tiny_t5.make_workload(folder / "workloads", tiny_t5.WORKLOAD_TOML.replace("\n[serving]", target))
+    return edited(tiny_bert.make_workload(folder / "workloads", task), "\n[serving]", target)
 
 
 @pytest.fixture(params=TASKS)
@@ -105,6 +105,16 @@ def test_guided_answers_are_compared_with_greedys(tmp_path: Path) -> None:
     assert known(parity.guided).tokens_per_pass > 1
 
 
+def devices_of_outputs(planned: BuildPlan, file: str) -> set[str]:
+    """Runs a graph on the device `meta`, which refuses an operand that stayed on the CPU, as a GPU refuses it."""
+    graph = torchscript_engine.load_graph(planned.repository / "tiny_model" / "1" / file, "meta")
+    names = planned.compile_inputs.encoder.inputs
+    shapes = [(3,) if name == "valid_length" else (3, 9) for name in names]
+    with torch.inference_mode(), jit.optimized_execution(False):
+        outputs = graph(*[torch.ones(shape, dtype=torch.int64, device="meta") for shape in shapes])
+    return {each.device.type for each in outputs}
+
+
 @pytest.mark.usefixtures("cpu_for_a_gpu")
 @pytest.mark.parametrize(
     ("family", "task"), [pytest.param(*cell, marks=() if cell[0] == "bart" else pytest.mark.slow) for cell in CELLS]
@@ -116,30 +126,18 @@ def test_every_family_that_the_table_says_is_taken_answers_as_the_original(
     parity = known(build(planned).parity)
     assert parity.identical_answers == parity.examples == 24
     if task != GENERATION:
-        # On the device `meta` an operand that stayed on the CPU is refused, as a GPU refuses it.
-        graph = jit.load(str(planned.repository / "tiny_model" / "1" / "model.cuda.pt"), map_location="meta")
-        names = planned.compile_inputs.encoder.inputs
-        shapes = [(3,) if name == "valid_length" else (3, 9) for name in names]
-        with torch.inference_mode(), jit.optimized_execution(False):
-            outputs = graph(*[torch.ones(shape, dtype=torch.int64, device="meta") for shape in shapes])
-        assert {each.device.type for each in outputs} == {"meta"}
+        assert devices_of_outputs(planned, "model.cuda.pt") == {"meta"}
 
 
 @pytest.mark.usefixtures("cpu_for_a_gpu")
 @pytest.mark.parametrize(("execution", "file"), [("traced", "model.traced.pt"), ("eager", "model.eager.pt2")])
 def test_an_encoder_runs_traced_or_eager_for_comparison(execution: str, file: str, tmp_path: Path) -> None:
-    source = workload(tmp_path, "question-answering").file
-    source.write_text(source.read_text().replace('runtime = "cuda"', f'runtime = "cuda"\nexecution = "{execution}"'))
-    planned = plan(load_workload("tiny", tmp_path / "workloads"), "cuda", tmp_path)
-    artifact = build(planned)
-    assert artifact.parity is not None
-    assert artifact.parity.identical_answers == artifact.parity.examples
+    source = workload(tmp_path, "question-answering", f'\nexecution = "{execution}"')
+    planned = plan_of(source, "cuda")
+    parity = known(build(planned).parity)
+    assert parity.identical_answers == parity.examples
     assert {each.name for each in planned.repository.rglob("model.*.pt*")} == {file}
-    graph = torchscript_engine.load_graph(planned.repository / "tiny_model" / "1" / file, "meta")
-    names = planned.compile_inputs.encoder.inputs
-    with torch.inference_mode(), jit.optimized_execution(False):
-        outputs = graph(*[torch.ones(2, 9, dtype=torch.int64, device="meta") for _ in names])
-    assert {each.device.type for each in outputs} == {"meta"}, "nothing stays on the CPU"
+    assert devices_of_outputs(planned, file) == {"meta"}
     context = RuntimeContext(
         environment={"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "tiny", "SAGEMAKER_TRITON_LOG_VERBOSE": "false"},
         instance_types=("ml.g5.xlarge",),
@@ -148,11 +146,10 @@ def test_an_encoder_runs_traced_or_eager_for_comparison(execution: str, file: st
 
 
 def test_a_decoder_always_runs_as_cuda_graphs(tmp_path: Path) -> None:
-    source = workload(tmp_path, "text2text-generation").file
-    source.write_text(source.read_text().replace('runtime = "cuda"', 'runtime = "cuda"\nexecution = "traced"'))
-    assert message_of(UsageError, plan, load_workload("tiny", tmp_path / "workloads"), "cuda", tmp_path) == (
-        f"{source}: targets.cuda.runtime: 'cuda' is not built for text2text-generation. Its execution is 'traced', and "
-        "a decoder runs as CUDA graphs. Leave execution out."
+    source = workload(tmp_path, "text2text-generation", '\nexecution = "traced"')
+    assert message_of(UsageError, plan_of, source, "cuda") == (
+        f"{source.file}: targets.cuda.runtime: 'cuda' is not built for text2text-generation. Its execution is "
+        "'traced', and a decoder runs as CUDA graphs. Leave execution out."
     )
 
 
@@ -193,7 +190,7 @@ def test_a_real_triton_answers_as_with_the_target_for_cpu(planned: BuildPlan, tm
     for file in on_cpu.rglob("*.p*"):
         if file.suffix in (".py", ".pbtxt"):
             file.write_text(file.read_text().replace('f"cuda:{device}"', '"cpu"').replace("KIND_GPU", "KIND_CPU"))
-    other = plan(load_workload("tiny", tmp_path / "workloads"), "cpu", tmp_path)
+    other = plan_of(planned.source, "cpu")
     build(other)
     given, wanted = asked(planned, on_cpu, rows), asked(other, other.repository, rows)
     for one, another in zip(given, wanted, strict=True):
@@ -204,8 +201,7 @@ def test_a_real_triton_answers_as_with_the_target_for_cpu(planned: BuildPlan, tm
 
 def asked(planned: BuildPlan, repository: Path, rows: list[Row]) -> list[dict[str, Any]]:
     """Returns each row's answer by output."""
-    log = planned.folder / "triton.log"
-    with start_triton(repository, default_model="tiny", environment=planned.environment, log_file=log) as server:
+    with start_triton(repository, "tiny", planned.environment) as server:
         answers = []
         for row in rows:
             answer = server.invoke(request_body(row), {"Content-Type": "application/json"})

@@ -11,6 +11,7 @@ from tritonclient.grpc import model_config_pb2
 
 from model_build.encoder import export
 from model_build.plan import BuildPlan, plan
+from tests.builders import assert_is_golden
 from tests.model_build.miniatures import tiny_bert, tiny_t5
 from tests.model_build.tensorrt.tensorrt_graphs import BERTS, bert
 from tests.model_build.tensorrt.test_tensorrt_build import T5_TOML
@@ -46,11 +47,7 @@ def parse(text: str) -> model_config_pb2.ModelConfig:
 def test_the_models_configs_are_the_golden_file(planned: Plan, task: str, target: str) -> None:
     made = configs(planned(task, target))
     text = "".join(f"# {model}/config.pbtxt\n{made[model]}\n" for model in ("tiny", "tiny_model") if model in made)
-    golden = GOLDENS / f"{task}.{target}.pbtxt"
-    if not golden.exists() or golden.read_text("utf-8") != text:
-        golden.parent.mkdir(exist_ok=True)
-        golden.write_text(text, "utf-8")
-        pytest.fail(f"{golden} was rewritten: look at the difference and run again")
+    assert_is_golden(GOLDENS / f"{task}.{target}.pbtxt", text)
 
 
 @pytest.mark.parametrize("task", BERTS)

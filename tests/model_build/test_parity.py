@@ -11,6 +11,7 @@ from model_build import parity, render
 from model_build.accuracy import ScoredAnswer
 from model_build.fp32_layers import smallest
 from model_build.parity import GateFailed, GuidedCheck, ParityComparison, check_parity, check_quality
+from tests.builders import failure_of, message_of
 from workloads import Example, GuidedReport, Parity, ParityReport
 
 METRICS = ("exact_match", "unchanged_rate")
@@ -68,10 +69,7 @@ def test_a_drop_that_the_workload_allows_passes() -> None:
 
 def test_differing_sequences_are_named_the_worst_first() -> None:
     comparisons = [RIGHT, CORRECTED, CHANGED, LOST]
-    with pytest.raises(GateFailed) as caught:
-        check_parity(report(comparisons), Parity(max_logit_difference=1e-3), comparisons)
-    assert caught.value.exit_code == 1
-    assert str(caught.value) == (
+    message = (
         "The compiled model differs from the original on evaluation.jsonl:\n"
         "- 2 of 4 answers differ, none may (parity.max_metric_drop is 0).\n"
         "- exact_match drops by 0.5000, at most 0.0 is allowed (parity.max_metric_drop).\n"
@@ -82,6 +80,8 @@ def test_differing_sequences_are_named_the_worst_first() -> None:
         "  'shoes': expected 'shoes', got 'shoe'\n"
         "Build again, or for a coarser precision allow more in the target's parity in workload.toml."
     )
+    limits = Parity(max_logit_difference=1e-3)
+    assert failure_of(GateFailed, check_parity, report(comparisons), limits, comparisons) == (message, 1)
 
 
 def test_the_mean_has_a_limit_of_its_own() -> None:
@@ -112,9 +112,8 @@ def test_logits_that_are_not_numbers_fail_wherever_they_are() -> None:
 def test_an_original_that_is_not_good_enough_is_not_compiled() -> None:
     wrong = comparison(text="sheos", original="shoe", compiled="shoe")
     comparisons = [RIGHT, wrong]
-    with pytest.raises(GateFailed) as caught:
-        check_quality(report(comparisons), {"min_exact_match": 0.85, "min_unchanged_rate": 0.95}, comparisons)
-    assert str(caught.value) == (
+    minima = {"min_exact_match": 0.85, "min_unchanged_rate": 0.95}
+    assert message_of(GateFailed, check_quality, report(comparisons), minima, comparisons) == (
         "The original model is not good enough on evaluation.jsonl:\n"
         "- exact_match is 0.5000, at least 0.85 is required (quality.min_exact_match).\n"
         "The 1 worst of 1 examples:\n"

@@ -12,7 +12,8 @@ from model_build.checkpoint.families import FAMILIES, HEADS, NOT_BUILT
 from model_build.checkpoint.text2text import FAMILIES as TEXT2TEXT
 from model_build.lint.model_config import Misread, parse
 from model_build.plan import plan
-from tests.builders import message_of
+from tests.builders import assert_is_golden, message_of
+from tests.model_build.miniatures import edited
 from tests.model_build.miniatures.tiny_rows import make_workload
 from tests.model_build.tensorrt.tensorrt_graphs import graph
 from workloads import ROOT, NeuronTarget, UsageError, WorkloadFolder, load_workload, workload_names
@@ -40,11 +41,7 @@ BUILDS = [
 def test_the_plan_is_the_golden_file(workload: str, name: str) -> None:
     text = render.text("plan", plan(load_workload(workload), name, ROOT).document()) + "\n"
     text = text.replace(str(ROOT), ".")
-    golden = GOLDENS / f"{workload}.{name}.txt"
-    if not golden.exists() or golden.read_text("utf-8") != text:
-        golden.parent.mkdir(exist_ok=True)
-        golden.write_text(text, "utf-8")
-        pytest.fail(f"{golden} was rewritten: look at the difference and run again")
+    assert_is_golden(GOLDENS / f"{workload}.{name}.txt", text)
 
 
 @pytest.mark.parametrize(("workload", "name"), BUILDS)
@@ -84,29 +81,24 @@ def test_a_pipeline_over_more_cores_than_the_weights_need_is_a_warning(workloads
     shutil.copytree(ROOT / "workloads" / "question_answering", workloads_copy / "question_answering")
     planned = plan(load_workload("question_answering", workloads_copy), "inf1-pipeline", workloads_copy)
     assert planned.warnings == ()
-    file = planned.source.file
-    file.write_text(file.read_text("utf-8").replace('pipeline_cores = "auto"', "pipeline_cores = 16"), "utf-8")
-    planned = plan(load_workload("question_answering", workloads_copy), "inf1-pipeline", workloads_copy)
+    changed = edited(planned.source, 'pipeline_cores = "auto"', "pipeline_cores = 16")
+    planned = plan(changed, "inf1-pipeline", workloads_copy)
     assert "--neuroncore-pipeline-cores" in planned.document()["compiler"][0]
     assert planned.warnings == (
-        f"{file}: targets.inf1-pipeline.pipeline_cores: asks for 16 NeuronCores, but AWS's formula, "
+        f"{changed.file}: targets.inf1-pipeline.pipeline_cores: asks for 16 NeuronCores, but AWS's formula, "
         '4·round(weights / 2e7), says 1 for 1.1 million weights. Say pipeline_cores = "auto", or measure both.',
     )
 
 
 def test_copies_that_leave_cores_idle_are_a_warning(workloads_copy: Path) -> None:
     shutil.copytree(ROOT / "workloads" / "question_answering", workloads_copy / "question_answering")
-    file = load_workload("question_answering", workloads_copy).file
-
-    def warnings(target: str) -> tuple[str, ...]:
-        return plan(load_workload("question_answering", workloads_copy), target, workloads_copy).warnings
-
-    assert warnings("cpu") == ()
-    file.write_text(file.read_text("utf-8").replace("[serving]", "[serving]\nmodel_instances = 1"), "utf-8")
-    assert warnings("inf2") == ()
-    assert warnings("cpu") == (
-        f"{file}: serving.model_instances: 1 × 1 thread for 'cpu' leave 1 of the 2 cores of its smallest instance type "
-        "idle. Leave model_instances out, or set model_instances and threads to 2 together.",
+    source = load_workload("question_answering", workloads_copy)
+    assert plan(source, "cpu", workloads_copy).warnings == ()
+    one = edited(source, "[serving]", "[serving]\nmodel_instances = 1")
+    assert plan(one, "inf2", workloads_copy).warnings == ()
+    assert plan(one, "cpu", workloads_copy).warnings == (
+        f"{one.file}: serving.model_instances: 1 × 1 thread for 'cpu' leave 1 of the 2 cores of its smallest instance "
+        "type idle. Leave model_instances out, or set model_instances and threads to 2 together.",
     )
 
 
@@ -146,10 +138,7 @@ def test_a_module_means_everything_in_it() -> None:
 
 
 def test_a_layer_that_is_not_there_is_refused() -> None:
-    with pytest.raises(UsageError) as raised:
-        layers.chosen(("norm", "head"), ["head", "layers.7"])
-    assert raised.value.exit_code == 2
-    assert str(raised.value) == (
+    assert message_of(UsageError, layers.chosen, ("norm", "head"), ["head", "layers.7"]) == (
         "fp32_layers: the graph has no layers.7. A name covers all layers that begin with it and a dot. "
         "Layers: norm, head."
     )
@@ -181,12 +170,9 @@ def test_every_family_and_task_has_a_row_and_every_target_a_cell_with_a_reason_w
 
 
 def test_the_page_on_families_has_the_table_that_the_command_prints(capsys: Capture) -> None:
-    table, text = printed(capsys), PAGE.read_text("utf-8")
-    before, _, rest = text.partition(BEGIN)
-    stands, _, behind = rest.partition(END)
-    if stands != table:
-        PAGE.write_text(f"{before}{BEGIN}{table}{END}{behind}", "utf-8")
-        pytest.fail(f"{PAGE} was rewritten: look at the difference and run again")
+    table = printed(capsys)
+    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+    assert_is_golden(PAGE, f"{before}{BEGIN}{table}{END}{rest.partition(END)[2]}")
 
 
 @pytest.mark.parametrize(

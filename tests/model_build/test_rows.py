@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from model_build import rows
-from model_build.plan import plan
-from tests.model_build.miniatures import tiny_bert
+from tests.builders import message_of
+from tests.model_build.miniatures import plan_of, tiny_bert
 from workloads import ROOT, WorkloadFolder
 from workloads.errors import InvalidDocument
 
@@ -20,9 +20,7 @@ def classifier(tmp_path: Path) -> WorkloadFolder:
 
 
 def refusal(workload: WorkloadFolder) -> str:
-    with pytest.raises(InvalidDocument) as caught:
-        rows.check(plan(workload, "cpu", workload.path.parent.parent))
-    return str(caught.value).replace(f"{workload.path}/", "")
+    return message_of(InvalidDocument, lambda: rows.check(plan_of(workload, "cpu"))).replace(f"{workload.path}/", "")
 
 
 def write(workload: WorkloadFolder, name: str, *lines: object) -> None:
@@ -30,7 +28,7 @@ def write(workload: WorkloadFolder, name: str, *lines: object) -> None:
 
 
 def test_rows_that_fit_pass(classifier: WorkloadFolder) -> None:
-    rows.check(plan(classifier, "cpu", classifier.path.parent.parent))
+    rows.check(plan_of(classifier, "cpu"))
 
 
 def test_a_row_of_more_tokens_than_the_workload_takes(classifier: WorkloadFolder) -> None:

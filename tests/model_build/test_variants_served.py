@@ -12,10 +12,10 @@ import pytest
 from inference_recommender.payloads import request_body
 from local_aws.process.triton import TritonServer
 from model_build.execute import build
-from model_build.plan import plan
+from tests.model_build.miniatures import edited, plan_of
 from tests.model_build.miniatures.tiny_bert import make_workload
 from tests.quick_triton import await_counts, start_triton, statistics
-from workloads import Row, WorkloadFolder, load_workload
+from workloads import Row, WorkloadFolder
 
 pytestmark = pytest.mark.integration
 
@@ -24,9 +24,7 @@ pytestmark = pytest.mark.integration
 def workload(tmp_path_factory: pytest.TempPathFactory) -> WorkloadFolder:
     """One copy of the model, so that batches can be counted."""
     made = make_workload(tmp_path_factory.mktemp("variants") / "workloads", "text-classification")
-    text = made.file.read_text("utf-8").replace("[serving]", "[serving]\nmodel_instances = 1")
-    made.file.write_text(text, "utf-8")
-    return load_workload("tiny", made.path.parent)
+    return edited(made, "[serving]", "[serving]\nmodel_instances = 1")
 
 
 class Served:
@@ -58,20 +56,15 @@ WARM_UP = Counter({1: 1, 4: 1, 8: 1})
 
 
 @pytest.fixture(scope="module")
-def serve(workload: WorkloadFolder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
+def serve(workload: WorkloadFolder) -> Iterator[Serve]:
     """Builds a target or variant and serves its repository; the end of the module stops the servers."""
     servers = []
 
     @cache
     def start(name: str) -> Served:
-        planned = plan(workload, name, workload.path.parent.parent)
+        planned = plan_of(workload, name)
         artifact = build(planned)
-        server = start_triton(
-            planned.repository,
-            default_model=artifact.default_model,
-            environment=artifact.environment,
-            log_file=tmp_path_factory.mktemp("triton") / f"{name}.log",
-        )
+        server = start_triton(planned.repository, artifact.default_model, artifact.environment)
         servers.append(server)
         return Served(server, workload.payloads())
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders import known
 from workloads import ROOT
 from workloads.own_images import PINS, image_build, image_file, load_image
 
@@ -72,8 +73,7 @@ def test_an_image_is_built_checked_and_pushed_and_its_digest_recorded(checkout: 
         f"run --rm --interactive --entrypoint python3 {image} - inf1",
         f"push --quiet {image}",
     ]
-    left = load_image(checkout.folder, "inf1")
-    assert left is not None
+    left = known(load_image(checkout.folder, "inf1"))
     assert left.uri == f"{REGISTRY}/transformers-in-production@{PUSHED}"
     assert left.content == image_build("inf1", checkout.folder / "containers").content()
     image_file(checkout.folder, "inf1").unlink()

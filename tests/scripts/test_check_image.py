@@ -3,7 +3,6 @@
 import ast
 import os
 import platform
-import socket
 import subprocess
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN, TritonToolchain
 from scripts.release import check_image
 from scripts.release.check_image import NEEDED, check
+from tests.builders import a_program, free_port
 from tests.workloads.test_own_images import KINDS
 
 FILE = Path(check_image.__file__)
@@ -32,11 +32,6 @@ def bin_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def program(folder: Path, name: str, script: str) -> None:
-    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
-    (folder / name).chmod(0o755)
-
-
 def refusal(kind: str, folder: Path) -> object:
     with pytest.raises(SystemExit) as ended:
         check(kind, folder / "models", 1)
@@ -51,7 +46,7 @@ def test_it_knows_every_kind_and_parses_on_the_images_oldest_python() -> None:
 
 def test_the_batch_image_lists_its_packages(bin_folder: Path, tmp_path: Path) -> None:
     assert refusal("cpu", tmp_path) == "tritonserver is not on PATH."
-    program(bin_folder, "tritonserver", "exit 1")
+    a_program(bin_folder / "tritonserver", "exit 1")
     told = check("cpu", tmp_path / "models", 1)
     assert [line.split()[0] for line in told] == ["Python", "numpy", "onnxruntime", "openvino", "tokenizers", "boto3"]
 
@@ -62,7 +57,7 @@ def test_a_package_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_server_that_ends_is_an_error_with_its_log(bin_folder: Path, tmp_path: Path) -> None:
-    program(bin_folder, "serve", "echo the model did not load; exit 1")
+    a_program(bin_folder / "serve", "echo the model did not load; exit 1")
     assert refusal("triton-25.09-cpu", tmp_path) == (
         "serve did not answer /ping. The end of its log:\nthe model did not load\n"
     )
@@ -70,7 +65,7 @@ def test_a_server_that_ends_is_an_error_with_its_log(bin_folder: Path, tmp_path:
 
 @pytest.mark.slow
 @pytest.mark.integration
-def test_a_triton_answers_ping_on_the_model_of_a_few_lines(bin_folder: Path, tmp_path: Path, free_port: int) -> None:
+def test_a_triton_answers_ping_on_the_model_of_a_few_lines(bin_folder: Path, tmp_path: Path) -> None:
     """The server of .venv-triton with its own front end for SageMaker, and that environment's Python."""
     tools = TritonToolchain.locate(DEFAULT_TOOLCHAIN, platform.system(), platform.machine())
     models, scratch = tmp_path / "models", tmp_path / "scratch"
@@ -81,10 +76,10 @@ def test_a_triton_answers_ping_on_the_model_of_a_few_lines(bin_folder: Path, tmp
         *("--load-model=$SAGEMAKER_TRITON_DEFAULT_MODEL_NAME", "--sagemaker-port=$SAGEMAKER_BIND_TO_PORT"),
         *("--allow-sagemaker=true", "--allow-http=false", "--allow-grpc=false", "--allow-metrics=false"),
     )
-    program(bin_folder, "serve", f"exec {tools.server} {' '.join(flags)}")
+    a_program(bin_folder / "serve", f"exec {tools.server} {' '.join(flags)}")
     environment = tools.environment(scratch)
     done = subprocess.run(
-        [DEFAULT_TOOLCHAIN / "bin" / "python", "-c", ANSWERED, FILE, models, str(free_port)],
+        [DEFAULT_TOOLCHAIN / "bin" / "python", "-c", ANSWERED, FILE, models, str(free_port())],
         env={**environment, "PATH": f"{bin_folder}{os.pathsep}{environment['PATH']}"},
         capture_output=True,
         text=True,
@@ -95,11 +90,3 @@ def test_a_triton_answers_ping_on_the_model_of_a_few_lines(bin_folder: Path, tmp
     names = ["Python", "numpy", "onnxruntime", "openvino", "tokenizers", "/ping"]
     assert [line.split()[0] for line in told] == names
     assert told[-1].startswith("/ping said 200 after ")
-
-
-@pytest.fixture
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port: int = listening.getsockname()[1]
-    return port

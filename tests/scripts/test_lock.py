@@ -15,10 +15,12 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from scripts.lock import DEVELOPMENT, INF1, LOCKS, OWN_TORCH, TORCH_CUDA, Lock, entries_of, environment, fits
+from tests.builders import a_program, message_of
 from tests.locks import PIN, pins
 from workloads import ROOT, UsageError
 
 TORCH_CPU = "requirements/torch-cpu.txt"
+INSTALL = ROOT / "scripts" / "install_locked.sh"
 FILES = [*(lock.file for lock in LOCKS), TORCH_CUDA, TORCH_CPU]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 INSTALLERS = ("Makefile", "containers", "inference_recommender", "model_build", "scripts", "stacks")
@@ -131,12 +133,10 @@ def test_the_environment_of_the_tests_is_the_lock_and_lacks_nothing() -> None:
 
 @pytest.mark.parametrize(("found", "build"), [(True, "cpu"), (False, "cuda")])
 def test_torch_is_the_build_that_pip_finds(tmp_path: Path, found: bool, build: str) -> None:
-    notes, python = tmp_path / "notes", tmp_path / "python"
-    python.write_text(f'#!/bin/sh\necho "$*" >> {notes}\ncase "$*" in *--dry-run*) exit {int(not found)};; esac\n')
-    python.chmod(0o755)
-    subprocess.run(
-        ["bash", ROOT / "scripts" / "install_locked.sh", python, "requirements/node.txt", "torch"], check=True
-    )
+    notes = tmp_path / "notes"
+    script = f'echo "$*" >> {notes}\ncase "$*" in *--dry-run*) exit {int(not found)};; esac'
+    python = a_program(tmp_path / "python", script)
+    subprocess.run(["bash", INSTALL, python, "requirements/node.txt", "torch"], check=True)
     asked, installed = notes.read_text().splitlines()
     assert asked.endswith(" torch==2.13.0+cpu")
     assert installed == (
@@ -146,10 +146,9 @@ def test_torch_is_the_build_that_pip_finds(tmp_path: Path, found: bool, build: s
 
 
 def test_cdk_is_installed_last_because_another_package_overwrites_one_of_its_modules(tmp_path: Path) -> None:
-    notes, python = tmp_path / "notes", tmp_path / "python"
-    python.write_text(f'#!/bin/sh\necho "$*" >> {notes}\nfor last; do :; done\ncat "$last" >> {notes}\n')
-    python.chmod(0o755)
-    subprocess.run(["bash", ROOT / "scripts" / "install_locked.sh", python, "requirements/cdk.txt"], check=True)
+    notes = tmp_path / "notes"
+    python = a_program(tmp_path / "python", f'echo "$*" >> {notes}\nfor last; do :; done\ncat "$last" >> {notes}')
+    subprocess.run(["bash", INSTALL, python, "requirements/cdk.txt"], check=True)
     again = notes.read_text().rpartition("--force-reinstall")[2]
     assert again.count("==") == 1
     assert "\naws-cdk-lib==" in again
@@ -201,8 +200,7 @@ def test_a_package_for_one_python_has_a_marker() -> None:
 
 
 def test_a_package_without_a_wheel_for_a_python_is_refused() -> None:
-    with pytest.raises(UsageError) as refused:
-        list(entries_of([listed("1", "p-1-cp311-cp311-manylinux_2_28_x86_64.whl")], ("3.11", "3.12")))
-    assert str(refused.value) == (
+    entries = entries_of([listed("1", "p-1-cp311-cp311-manylinux_2_28_x86_64.whl")], ("3.11", "3.12"))
+    assert message_of(UsageError, list, entries) == (
         "p==1 has no wheel for Python 3.12 on Linux on x86-64. Choose a version that has one."
     )

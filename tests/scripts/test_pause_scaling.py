@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from scripts.release.pause_scaling import pause
 from scripts.release.publish_archives import MAX_ARTIFACT_BYTES, TooLarge, check_size, main
-from tests.builders import message_of
+from tests.builders import a_program, message_of
 
 SCALES = {
     "Resources": {
@@ -69,21 +69,13 @@ def test_only_a_stack_that_does_not_exist_is_left_out(code: str, exists: bool) -
         assert pause("Production-S", "ml.g5.xlarge", cloudformation, sagemaker) == "Production-S is not deployed yet."
 
 
-PUBLISH = """#!/bin/sh
-printf '%s\\n' "$*" >> "$PUBLISHED"
-"""
-
-
 @pytest.fixture
 def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The calls of cdk-assets, which a stand-in notes."""
-    program, calls = tmp_path / "bin" / "cdk-assets", tmp_path / "calls"
-    program.parent.mkdir()
-    program.write_text(PUBLISH)
-    program.chmod(0o755)
+    calls = tmp_path / "calls"
+    program = a_program(tmp_path / "bin" / "cdk-assets", f'printf "%s\\n" "$*" >> {calls}')
     calls.touch()
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    monkeypatch.setenv("PUBLISHED", str(calls))
     return calls
 
 

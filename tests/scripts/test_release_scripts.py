@@ -27,12 +27,9 @@ class Checkout:
 
     def run(self, script: str, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
         command = ["bash", f"scripts/release/{script}", *arguments]
-        environment = {**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}", **self._notes, **variables}
+        own = {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "NOTES": str(self.folder / "notes")}
+        environment = {**os.environ, **own, **variables}
         return subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False)
-
-    @property
-    def _notes(self) -> dict[str, str]:
-        return {"NOTES": str(self.folder / "notes")}
 
     @property
     def asked(self) -> list[str]:
@@ -103,87 +100,61 @@ def recommendation(sha256: str = SHA256) -> str:
 
 
 def test_a_model_is_built_once_for_what_it_is_made_from(checkout: Checkout) -> None:
+    """A build gets the files of a commit without git's history: a clone would let it push."""
     made = 'case "$*" in *" build "*) mkdir -p build/spellcheck/cpu; touch build/spellcheck/cpu/artifact.json;; esac\n'
     checkout.stand_in("python", made)
+    shutil.rmtree(checkout.folder / ".git")
     build = "python -m model_build build spellcheck --target cpu --on sagemaker"
     lint = "python -m model_build lint build/spellcheck/cpu/model.tar.gz --workload spellcheck --target cpu"
     arguments = ("build_model.sh", "spellcheck", "cpu", "--on", "sagemaker")
     assert checkout.run(*arguments).returncode == 0
     assert checkout.asked == [build, lint]
     checkout.write("workloads/spellcheck/recommendation.json", recommendation())
-    checkout.commit()
     again = checkout.run(*arguments)
     assert again.stdout == "spellcheck for cpu: nothing has changed, the build of an earlier release is used.\n"
     assert checkout.asked == [build, lint, lint]
-    checkout.write("model_build/execute.py", "two\n")
-    checkout.commit()
-    assert checkout.run(*arguments).returncode == 0
-    assert checkout.asked == [build, lint, lint, build, lint]
+    for count, changed in enumerate(("model_build/execute.py", "requirements/build.txt"), 1):
+        checkout.write(changed, "two\n")
+        assert checkout.run(*arguments).returncode == 0
+        assert checkout.asked == [build, lint, lint, *[build, lint] * count]
 
 
-def test_a_build_needs_no_git_history_to_reuse_an_earlier_one(checkout: Checkout) -> None:
-    """A build gets the files of a commit alone: a clone would let it push."""
-    made = 'case "$*" in *" build "*) mkdir -p build/spellcheck/cpu; touch build/spellcheck/cpu/artifact.json;; esac\n'
-    checkout.stand_in("python", made)
-    shutil.rmtree(checkout.folder / ".git")
-    for _ in range(2):
-        done = checkout.run("build_model.sh", "spellcheck", "cpu")
-    assert done.stdout == "spellcheck for cpu: nothing has changed, the build of an earlier release is used.\n"
-    checkout.write("requirements/build.txt", "a==2\n")
-    assert checkout.run("build_model.sh", "spellcheck", "cpu").stdout == ""
+def propose(checkout: Checkout, told: str) -> tuple[set[str], str]:
+    """Proposes a measured recommendation. Returns the files that are left, and standard error."""
+    checkout.write("runs/candidate/recommendation.json", recommendation())
+    checkout.write("runs/candidate/report.html", "<html></html>")
+    done = checkout.run("propose.sh", "spellcheck")
+    assert (done.returncode, done.stdout) == (0, told)
+    assert (checkout.folder / "proposal/README.txt").read_text() == told
+    left = (checkout.folder / "proposal").iterdir()
+    return {"a patch" if file.suffix == ".patch" else file.name for file in left}, done.stderr
 
 
 def test_a_measured_artifact_is_proposed_on_a_branch_and_as_a_patch(checkout: Checkout) -> None:
-    checkout.write("runs/candidate/recommendation.json", recommendation())
-    checkout.write("runs/candidate/report.html", "<html></html>")
-    done = checkout.run("propose.sh", "spellcheck")
     branch = f"recommendations/spellcheck-{SHA256[:12]}"
-    assert (done.returncode, done.stdout) == (
-        0,
-        f"Open a pull request from {branch}: production is deployed once it is merged.\n",
-    )
-    pushed = subprocess.run(
-        ["git", "show", f"{branch}:workloads/spellcheck/recommendation.json"],
-        cwd=checkout.remote,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert pushed.stdout == recommendation()
-    assert sorted(file.suffix for file in (checkout.folder / "proposal").iterdir()) == [".html", ".patch", ".txt"]
+    left, _ = propose(checkout, f"Open a pull request from {branch}: production is deployed once it is merged.\n")
+    checkout.git("fetch", "--quiet", "origin")
+    assert checkout.git("show", f"origin/{branch}:workloads/spellcheck/recommendation.json") == recommendation()
+    assert left == {"README.txt", "spellcheck-report.html", "a patch"}
 
 
 def test_a_measured_artifact_is_not_proposed_again(checkout: Checkout) -> None:
-    checkout.write("workloads/spellcheck/recommendation.json", recommendation())
+    file = checkout.write("workloads/spellcheck/recommendation.json", recommendation())
     checkout.commit()
-    checkout.write("runs/candidate/recommendation.json", recommendation())
-    checkout.write("runs/candidate/report.html", "<html></html>")
-    done = checkout.run("propose.sh", "spellcheck")
-    told = (
-        "workloads/spellcheck/recommendation.json in the repository is of this artifact already: nothing is proposed.\n"
-    )
-    assert (done.returncode, done.stdout) == (0, told)
-    left = {file.name for file in (checkout.folder / "proposal").iterdir()}
+    place = file.relative_to(checkout.folder)
+    left, _ = propose(checkout, f"{place} in the repository is of this artifact already: nothing is proposed.\n")
     assert left == {"README.txt", "spellcheck-report.html"}, "CodeBuild fails a step whose output has no file"
-    assert (checkout.folder / "proposal/README.txt").read_text() == told
 
 
-def test_a_failed_push_leaves_a_patch_and_does_not_stop_the_release(
-    checkout: Checkout,
-) -> None:
-    checkout.write("runs/candidate/recommendation.json", recommendation())
-    checkout.write("runs/candidate/report.html", "<html></html>")
+def test_a_failed_push_leaves_a_patch_and_does_not_stop_the_release(checkout: Checkout) -> None:
     shutil.rmtree(checkout.remote)
-    done = checkout.run("propose.sh", "spellcheck")
     told = (
         "The branch could not be pushed. Apply the .patch file of this step's output and open a pull request by hand: "
         "production is deployed once it is merged.\n"
     )
-    assert (done.returncode, done.stdout) == (0, told)
-    assert "does not appear to be a git repository" in done.stderr, "git's own reason"
-    left = sorted(file.suffix for file in (checkout.folder / "proposal").iterdir())
-    assert left == [".html", ".patch", ".txt"]
-    assert (checkout.folder / "proposal/README.txt").read_text() == told
+    left, reason = propose(checkout, told)
+    assert left == {"README.txt", "spellcheck-report.html", "a patch"}
+    assert "does not appear to be a git repository" in reason, "git's own reason"
 
 
 def test_the_parity_gate_for_inferentia_uses_recorded_outputs(checkout: Checkout) -> None:
@@ -205,21 +176,14 @@ def test_the_parity_gate_for_inferentia_uses_recorded_outputs(checkout: Checkout
     assert "--image-uri OWN " in checkout.asked[-1]
 
 
-@pytest.fixture
-def smoke_test(checkout: Checkout) -> Callable[[int], "subprocess.CompletedProcess[str]"]:
-    """Returns a function that runs the smoke test with a recommender that ends with an exit code.
-
-    The script's own Python is a real one.
-    """
-
-    def run(status: int) -> "subprocess.CompletedProcess[str]":
-        checkout.stand_in("python", f'[ "$1" = -m ] || exec {shutil.which("python")} "$@"\nexit {status}\n')
-        return checkout.run("smoke_test.sh", "spellcheck", "Beta-SpellcheckStack")
-
-    return run
+def smoke_test(
+    checkout: Checkout, status: int, workload: str = "spellcheck", place: str = "Beta-SpellcheckStack"
+) -> "subprocess.CompletedProcess[str]":
+    """Runs the smoke test with a client that ends with an exit code. The script's own Python is a real one."""
+    checkout.stand_in("python", f'[ "$1" = -m ] || exec {shutil.which("python")} "$@"\nexit {status}\n')
+    return checkout.run("smoke_test.sh", workload, place)
 
 
-SmokeTest = Callable[[int], "subprocess.CompletedProcess[str]"]
 LOOK = (
     "If AWS could be reached, why Beta-SpellcheckStack does not answer is in CloudWatch, "
     "/aws/sagemaker/Endpoints/Beta-SpellcheckStack.\n"
@@ -229,11 +193,11 @@ INVOKE = "python -m inference_recommender invoke spellcheck --endpoint Beta-Spel
 
 @pytest.mark.parametrize(("status", "told"), [(0, ""), (2, ""), (3, LOOK), (70, "")])
 def test_the_smoke_test_sends_the_first_payloads_and_returns_the_clients_exit_code(
-    checkout: Checkout, smoke_test: SmokeTest, status: int, told: str
+    checkout: Checkout, status: int, told: str
 ) -> None:
     payloads = ROOT / "workloads/spellcheck/payloads.jsonl"
     shutil.copyfile(payloads, checkout.folder / "workloads/spellcheck/payloads.jsonl")
-    done = smoke_test(status)
+    done = smoke_test(checkout, status)
     assert (done.returncode, done.stderr) == (status, told)
     texts = [json.loads(line)["text"] for line in payloads.read_text().splitlines()[:3]]
     assert checkout.asked[-1] == " ".join([INVOKE, *texts])
@@ -241,8 +205,7 @@ def test_the_smoke_test_sends_the_first_payloads_and_returns_the_clients_exit_co
 
 def test_a_service_is_asked_at_its_url(checkout: Checkout) -> None:
     checkout.write("workloads/query_intent/payloads.jsonl", '{"query": "red shoes"}\n')
-    checkout.stand_in("python", f'[ "$1" = -m ] || exec {shutil.which("python")} "$@"\nexit 3\n')
-    done = checkout.run("smoke_test.sh", "query_intent", "https://intent.example.com:8080")
+    done = smoke_test(checkout, 3, "query_intent", "https://intent.example.com:8080")
     assert (done.returncode, done.stderr) == (3, "")  # an ECS service has no log of an endpoint
     asked = "python -m inference_recommender invoke query_intent --url https://intent.example.com:8080 -- red shoes"
     assert checkout.asked[-1] == asked
@@ -329,9 +292,9 @@ def test_the_builds_of_a_vpc_run_scripts_of_the_release() -> None:
             assert len(arguments) == len(ARGUMENTS[Path(script).name])
 
 
-def test_a_payload_of_several_lines_is_one_request(checkout: Checkout, smoke_test: SmokeTest) -> None:
+def test_a_payload_of_several_lines_is_one_request(checkout: Checkout) -> None:
     checkout.write("workloads/spellcheck/payloads.jsonl", json.dumps({"text": "-one\ntwo"}) + "\n")
-    assert smoke_test(0).returncode == 0
+    assert smoke_test(checkout, 0).returncode == 0
     assert "\n".join(checkout.asked[-2:]) == f"{INVOKE} -one\ntwo"
 
 

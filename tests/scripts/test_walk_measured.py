@@ -5,11 +5,13 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.builders import known
+from tests.local_aws.conftest import wait_until
 from tests.repository_copy import RepositoryCopy, repository_copy
 from workloads import ROOT, NoVerdict, Recommendation, file_sha256
 
@@ -32,13 +34,6 @@ def recommend(*options: str) -> tuple[str, ...]:
 def finish(process: "subprocess.Popen[str]") -> str:
     """Waits for the end of a process that was started and returns its standard error."""
     return process.communicate(timeout=300)[1]
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.5)
 
 
 def status(copy: RepositoryCopy, job: str) -> str:
@@ -84,11 +79,9 @@ def test_the_job_becomes_a_recommendation_of_what_this_machine_did(
     assert recommended.provenance.measured_on == "local"
     assert recommended == Recommendation.from_json(deployed.root / "workloads" / "spellcheck" / "recommendation.json")
     assert recommended.archive_sha256 == file_sha256(deployed.root / "build" / "spellcheck" / "cpu" / "model.tar.gz")
-    chosen = recommended.recommended
-    assert chosen is not None
+    chosen = known(recommended.recommended)
     assert chosen.max_invocations_per_minute
-    assert chosen.model_latency_ms is not None
-    assert chosen.model_latency_ms <= 200
+    assert known(chosen.model_latency_ms) <= 200
     assert chosen.model_latency_percentiles_ms.p99 is not None
     assert chosen.cost_per_hour_usd is not None
     page = (deployed.root / recommended.provenance.run / "report.html").read_text("utf-8")

@@ -12,6 +12,8 @@ from cdk_nag import AwsSolutionsChecks
 from cfnlint.api import lint
 from cfnlint.match import Match
 
+from tests.builders import assert_is_golden
+
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 PSEUDO_PARAMETERS = {
     "AWS::Region": "us-east-1",
@@ -23,12 +25,7 @@ PSEUDO_PARAMETERS = {
 
 def assert_is_snapshot(stack_name: str, text: str) -> None:
     """Fails on a difference after rewriting the snapshot: read the diff, then run again."""
-    file = SNAPSHOTS / f"{stack_name}.template.json"
-    expected = file.read_text("utf-8") if file.exists() else ""
-    if text != expected:
-        SNAPSHOTS.mkdir(exist_ok=True)
-        file.write_text(text, "utf-8")
-    assert text == expected, f"{file} was rewritten: review the difference"
+    assert_is_golden(SNAPSHOTS / f"{stack_name}.template.json", text)
 
 
 def make_app(outdir: Path, context: Mapping[str, Any] | None = None) -> App:

@@ -11,6 +11,7 @@ from typing import Any
 import botocore.session
 import pytest
 
+from tests.builders import assert_is_golden
 from workloads import ROOT, instances, load_workload, workload_names
 from workloads.instances import (
     Hardware,
@@ -29,11 +30,7 @@ OFFERED_FAMILIES = ("g4dn", "g5", "g6", "g6e", "inf1", "inf2", "trn1")
 
 def test_the_tables_are_those_of_the_installed_moto_and_botocore() -> None:
     """A newer moto rewrites the file and fails: read the difference, then run again."""
-    expected = _text(_shapes(), *_offerings())
-    actual = FILE.read_text("utf-8")
-    if actual != expected:
-        FILE.write_text(expected, "utf-8")
-    assert actual == expected, f"{FILE} was rewritten: review the difference"
+    assert_is_golden(FILE, _text(_shapes(), *_offerings()))
 
 
 def _shapes() -> dict[str, dict[str, Any]]:

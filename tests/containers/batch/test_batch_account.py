@@ -13,11 +13,10 @@ import pytest
 from containers.batch import account, archive
 from containers.batch.__main__ import main
 from containers.container_errors import Unavailable, exit_code_of
+from tests.builders import known
 from tests.containers.batch.batch_run import contents, row, write_model, write_rows
-from tests.containers.batch.test_batch_s3 import client, environment, objects
+from tests.containers.batch.test_batch_s3 import objects
 from workloads import file_sha256
-
-__all__ = ["client", "environment"]  # fixtures: moto's S3
 
 ROWS = 300
 
@@ -71,7 +70,7 @@ def test_the_account_counts_every_row_and_adds_the_shards_speeds(
     arguments = ["--input", source, "--output", finished / "out", "--summaries", finished / "summaries"]
     code, printed, log = run(capsys, *arguments)
     assert (code, log) == (0, "")
-    assert printed is not None
+    printed = known(printed)
     assert [printed[key] for key in ("rows", "answered", "bad", "bad_share")] == [ROWS, ROWS - 3, 3, 0.01]
     assert {file.name for file in (finished / "summaries").iterdir()} == {"shard-1-of-2.json", "shard-2-of-2.json"}
     speeds = [json.loads(file.read_text())["rows_per_second"] for file in (finished / "summaries").iterdir()]
@@ -183,8 +182,7 @@ def test_a_run_in_s3_gives_the_same_files(
     arguments = ["--input", places[0], "--output", places[1], "--summaries", "s3://nightly/runs/1"]
     code, printed, log = run(capsys, *arguments)
     assert (code, log) == (0, "")
-    assert printed is not None
-    assert printed["rows_per_second"] > 0
+    assert known(printed)["rows_per_second"] > 0
     report = json.loads(client.get_object(Bucket="nightly", Key="runs/1/shard-1-of-2.json")["Body"].read())
     assert report["archive_sha256"] == hashlib.sha256(packed.read_bytes()).hexdigest()
     assert objects(client, "out/2026-11-21/") == contents(finished / "out")

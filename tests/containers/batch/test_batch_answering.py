@@ -20,11 +20,6 @@ from tests.containers.batch.batch_run import SETTINGS, row, write_model
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_model(tmp_path_factory.mktemp("model") / "1")
-
-
-@pytest.fixture(scope="module")
 def predictor(model: Path) -> BatchPredictor:
     return BatchPredictor.load(model)
 

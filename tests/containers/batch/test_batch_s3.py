@@ -3,7 +3,6 @@
 import gzip
 import io
 import json
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,39 +11,13 @@ import boto3
 import pytest
 from botocore.response import StreamingBody
 from botocore.stub import Stubber
-from moto.server import ThreadedMotoServer
 
 from containers.batch.s3 import CONFIG, CONFLICT, CONFLICT_WAITS_S, Bucket
 from containers.container_errors import Unavailable
-from tests.builders import message_of
-from tests.containers.batch.batch_run import contents, install, row, run, run_here, write_model, write_rows
+from tests.builders import known, message_of
+from tests.containers.batch.batch_run import contents, install, row, run, run_here, write_rows
 
 ROWS = 200
-
-
-@pytest.fixture(scope="module")
-def environment() -> Iterator[dict[str, str]]:
-    server = ThreadedMotoServer(port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    # All of moto's servers in one process share what they hold.
-    urllib.request.urlopen(urllib.request.Request(f"http://localhost:{port}/moto-api/reset", method="POST")).close()
-    yield {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    server.stop()
-
-
-@pytest.fixture
-def client(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Any:
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    made = boto3.client("s3")
-    made.create_bucket(Bucket="nightly")
-    return made
 
 
 def objects(client: Any, prefix: str) -> dict[str, bytes]:
@@ -56,9 +29,8 @@ def objects(client: Any, prefix: str) -> dict[str, bytes]:
 
 
 def test_a_batch_in_s3_writes_the_same_files_as_on_disk(
-    client: Any, environment: dict[str, str], tmp_path: Path
+    client: Any, environment: dict[str, str], program: Path, model: Path, tmp_path: Path
 ) -> None:
-    program, model = install(tmp_path / "program"), write_model(tmp_path / "model")
     text = write_rows(tmp_path / "in" / "pairs.jsonl", map(row, range(ROWS)))
     (tmp_path / "in" / "more.jsonl.gz").write_bytes(gzip.compress(b'{"id": "bad"}\n' * 3))
     for file in (tmp_path / "in").iterdir():
@@ -75,8 +47,8 @@ def test_a_batch_in_s3_writes_the_same_files_as_on_disk(
     for key in ("predictions-000002.jsonl", "manifest.json"):
         client.delete_object(Bucket="nightly", Key=f"out/day/{key}")
     again = run_here(*job)
-    assert again.summary is not None
-    assert (again.summary["rows"], again.summary["rows_done_before"]) == (64, ROWS + 3 - 64)
+    summary = known(again.summary)
+    assert (summary["rows"], summary["rows_done_before"]) == (64, ROWS + 3 - 64)
     assert objects(client, "out/day/") == contents(tmp_path / "out")
 
     other = run_here(*job, "--chunk-rows", 32)
@@ -84,16 +56,14 @@ def test_a_batch_in_s3_writes_the_same_files_as_on_disk(
     assert other.log.startswith("s3://nightly/out/day/job.json: this output was made from something else")
 
 
-def test_one_object_can_be_the_input(client: Any, tmp_path: Path) -> None:
-    model = write_model(tmp_path / "model")
+def test_one_object_can_be_the_input(client: Any, model: Path, tmp_path: Path) -> None:
     client.put_object(Bucket="nightly", Key="one/pairs.jsonl", Body=json.dumps(row(1)).encode())
     arguments = ["--model", model, "--input", "s3://nightly/one/pairs.jsonl", "--output", tmp_path / "out"]
     assert run_here(*arguments).code == 0
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["input"][0]["name"] == "pairs.jsonl"
 
 
-def test_an_empty_prefix_and_a_missing_bucket_are_refused(client: Any, tmp_path: Path) -> None:
-    model = write_model(tmp_path / "model")
+def test_an_empty_prefix_and_a_missing_bucket_are_refused(client: Any, model: Path, tmp_path: Path) -> None:
     nothing = run_here("--model", model, "--input", "s3://nightly/nothing", "--output", tmp_path / "out")
     assert (nothing.code, nothing.log) == (2, "--input s3://nightly/nothing: there is no .jsonl or .jsonl.gz file.\n")
     assert message_of(Unavailable, Bucket.open("s3://no-such-bucket/x").names) == (
@@ -102,8 +72,10 @@ def test_an_empty_prefix_and_a_missing_bucket_are_refused(client: Any, tmp_path:
     )
 
 
-def test_missing_credentials_or_boto3_are_one_sentence(environment: dict[str, str], tmp_path: Path) -> None:
-    program, model = install(tmp_path / "program"), write_model(tmp_path / "model")
+def test_missing_credentials_or_boto3_are_one_sentence(
+    environment: dict[str, str], model: Path, tmp_path: Path
+) -> None:
+    program = install(tmp_path / "program")
     job = ["--model", model, "--input", "s3://nightly/in", "--output", tmp_path / "out"]
     nobody = {
         **environment,
@@ -117,10 +89,8 @@ def test_missing_credentials_or_boto3_are_one_sentence(environment: dict[str, st
     assert (ended.code, ended.log) == (3, "s3://nightly/in: Unable to locate credentials\n")
     (program / "boto3.py").write_text("raise ModuleNotFoundError(name='boto3')")
     ended = run(program, *job, environment=environment)
-    assert (ended.code, ended.log) == (
-        3,
-        "s3://nightly/in: boto3 is not installed. Install it, or use a path on disk.\n",
-    )
+    absent = "s3://nightly/in: boto3 is not installed. Install it, or use a path on disk.\n"
+    assert (ended.code, ended.log) == (3, absent)
 
 
 CREATE = {"Bucket": "bucket", "Key": "out/job.json", "Body": b"mine", "ChecksumAlgorithm": "SHA256", "IfNoneMatch": "*"}

@@ -20,7 +20,7 @@ from containers.encoder import goldens
 from containers.encoder.engines import load_engine
 from containers.encoder.predictor import Predictor as Encoder
 from containers.encoder.preprocess import Preprocessor
-from tests.containers.batch.batch_run import install, row, run, write_model, write_rows
+from tests.containers.batch.batch_run import row, run, write_model, write_rows
 
 HANGS_S = 60.0  # Ends a hanging test
 CHUNK_ROWS, BATCH_ROWS = 12, 4
@@ -47,11 +47,6 @@ class Watched(Preprocessor):
         encodings = super().encode(rows)
         self.encoded.release()
         return encodings
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_model(tmp_path_factory.mktemp("model") / "1")
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +102,7 @@ def test_each_neuron_core_has_a_batch_and_one_more_waits(
     assert [ids(chunk.predictions)[0] for chunk in answered] == list(range(0, 4 * CHUNK_ROWS, CHUNK_ROWS))
 
 
-def test_a_worker_whose_device_fails_ends_at_once(tmp_path: Path) -> None:
+def test_a_worker_whose_device_fails_ends_at_once(program: Path, tmp_path: Path) -> None:
     """Its vocabulary is too small, which no check finds before a batch runs."""
     model = write_model(tmp_path / "model")
     graph = onnx.load(model / "model.onnx")
@@ -115,7 +110,7 @@ def test_a_worker_whose_device_fails_ends_at_once(tmp_path: Path) -> None:
     words.CopyFrom(onnx.numpy_helper.from_array(np.zeros((2, 16), np.float32), "words.weight"))
     onnx.save(graph, model / "model.onnx")
     source = write_rows(tmp_path / "in.jsonl", map(row, range(8)))
-    ended = run(install(tmp_path / "program"), "--model", model, "--input", source, "--output", tmp_path / "out")
+    ended = run(program, "--model", model, "--input", source, "--output", tmp_path / "out")
     assert ended.code == 3
     assert "indices element out of data bounds" in ended.log
     assert ended.log.splitlines()[-1] == (

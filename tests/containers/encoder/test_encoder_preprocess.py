@@ -12,6 +12,7 @@ from containers.encoder.preprocess import Preprocessor
 from containers.encoder.row import Refusal
 from containers.encoder.settings import Settings
 from containers.encoder.tensors import Encoding, merge, split, tensors, token_spans
+from tests.builders import message_of
 from tests.containers.encoder.encoder_miniature import (
     CLASSIFICATION,
     FIVE_INPUTS,
@@ -132,9 +133,7 @@ def test_settings_pass_through_their_file() -> None:
     ],
 )
 def test_settings_that_cannot_be_served_are_refused(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError) as error:  # noqa: PT011 the whole text is compared
-        replace(CLASSIFICATION, **change)
-    assert str(error.value) == message
+    assert message_of(ValueError, replace, CLASSIFICATION, **change) == message
 
 
 PAD = 9

@@ -118,9 +118,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
         graph = GRAPHS.get(settings.kind, "model.onnx")
         made = make_folder(folder / "made", settings, graph)
         lay_out(folder / "repository", contents(triton_models(settings, made)))
-        servers.append(
-            start_triton(folder / "repository", default_model="tiny", environment={}, log_file=folder / "triton.log")
-        )
+        servers.append(start_triton(folder / "repository", "tiny"))
         return Served(servers[-1], Predictor.load(made))
 
     yield start

@@ -17,7 +17,7 @@ from containers.encoder.engines.engine import Engine, Lanes
 from containers.encoder.engines.load_engine import load as load_engine
 from containers.encoder.goldens import GOLDENS, PARITY, Deviation, ParityLimits, check, load, refusal
 from containers.neuron.placement import variables
-from tests.builders import message_of
+from tests.builders import failure_of, message_of
 from tests.containers.neuron.neuron_server import COMPILED, compile_neuron
 
 REPLACE = (
@@ -61,10 +61,9 @@ def given(monkeypatch: pytest.MonkeyPatch, cores: range) -> None:
     ],
 )
 def test_a_core_with_other_outputs_is_refused_with_figures(folder: Path, error: float, figures: str) -> None:
-    with pytest.raises(Unavailable) as caught:
-        check(Wrong(load_engine(folder, COMPILED), error), COMPILED, folder)
     row = f"row {load(folder)[0][0].row} of evaluation.jsonl"
-    assert (str(caught.value), caught.value.exit_code) == (f"{DIFFERS} {figures.format(row=row)}. {REPLACE}", 3)
+    wrong, message = Wrong(load_engine(folder, COMPILED), error), f"{DIFFERS} {figures.format(row=row)}. {REPLACE}"
+    assert failure_of(Unavailable, check, wrong, COMPILED, folder) == (message, 3)
 
 
 def test_a_wrong_core_on_a_chip_with_fewer_cores_is_named(
@@ -89,9 +88,10 @@ def test_an_archive_without_golden_rows_is_not_served_unchecked(folder: Path, tm
 
 
 def test_a_length_without_a_golden_row_is_not_served_unchecked(folder: Path) -> None:
-    with pytest.raises(Unavailable) as caught:
-        check(load_engine(folder, COMPILED), replace(COMPILED, pad_to=(8, 16, 32, 64)), folder)
-    assert str(caught.value) == f"{folder}: goldens.json has no row for 64 tokens. Build the model again."
+    longer = replace(COMPILED, pad_to=(8, 16, 32, 64))
+    assert message_of(Unavailable, check, load_engine(folder, COMPILED), longer, folder) == (
+        f"{folder}: goldens.json has no row for 64 tokens. Build the model again."
+    )
 
 
 def deviation(largest: float, *, moved: bool = False, count: int = 4) -> Deviation:

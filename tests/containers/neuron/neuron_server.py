@@ -4,7 +4,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from model_build.neuron.backend import compile_network
 from model_build.neuron.goldens import choose
 from model_build.progress import silent
 from tests import fake_neuron
+from tests.builders import free_port
 from tests.containers.encoder.encoder_miniature import CLASSIFICATION, Graph, make_folder, make_tokenizer
 from tests.containers.neuron.stub_server import SERVING as SERVING
 from workloads import ROOT, NeuronTarget, TextClassification
@@ -146,10 +146,3 @@ def labels(answer: Any) -> Sequence[str]:
     [output] = [output for output in answer["outputs"] if output["name"] == "LABEL"]
     data: list[str] = output["data"]
     return data
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port

@@ -6,6 +6,7 @@ import pytest
 
 from containers.container_errors import ContainerError
 from containers.neuron.placement import available, groups, shares, variables
+from tests.builders import failure_of
 
 
 @pytest.mark.parametrize(
@@ -46,9 +47,7 @@ RANGES = "NEURON_RT_VISIBLE_CORES: got '0:3'. Allowed: core numbers and ranges, 
     ],
 )
 def test_invalid_or_missing_cores_are_an_error(call: Callable[[], object], exit_code: int, message: str) -> None:
-    with pytest.raises(ContainerError) as caught:
-        call()
-    assert (str(caught.value), caught.value.exit_code) == (message, exit_code)
+    assert failure_of(ContainerError, call) == (message, exit_code)
 
 
 def test_pipelines_share_no_core_and_incomplete_ones_stay_idle() -> None:

@@ -8,8 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from containers.neuron.__main__ import plan
 from inference_recommender import kserve
 from inference_recommender.client import HttpServer, InferenceClient
 from tests import fake_neuron
+from tests.builders import free_port
 from tests.containers.neuron.neuron_server import (
     END_S,
     SERVING,
@@ -33,11 +33,11 @@ from tests.containers.neuron.neuron_server import (
     RunningServer,
     compile_neuron,
     document,
-    free_port,
     labels,
     make_onnx,
     running,
 )
+from tests.local_aws.conftest import wait_until
 from workloads import ROOT
 
 pytestmark = pytest.mark.integration
@@ -186,13 +186,6 @@ def test_while_the_model_loads_connections_are_refused(folder: Path, tmp_path: P
     finally:
         assert server.stop() == 0
     assert server.log.read_text() == "Serving with 3 workers.\n"
-
-
-def wait_until(met: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + END_S
-    while not met():
-        assert time.monotonic() < give_up
-        time.sleep(0.02)
 
 
 def test_after_sigterm_open_requests_are_answered(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from containers.text2text.decoding import greedy
 from containers.text2text.generation import Generation
 from containers.text2text.generator import TextGenerator, pad
 from containers.text2text.guided import guided
-from containers.text2text.settings import Settings
 from containers.text2text.static_cache import CHECKED_TOKENS, StaticEngine
 from containers.text2text.tensorrt_plan import plan_name
 from model_build.parity import ParityComparison
@@ -30,19 +29,13 @@ from model_build.tensorrt.profiles import text2text_profiles
 from model_build.text2text import export
 from model_build.text2text.verify import Original, compare
 from tests.containers.fake_tensorrt import Gpu, install, write_plan
-from tests.model_build.miniatures.tiny_t5 import LIKELY_TOKEN, make_checkpoint, make_texts, make_tokenizer
+from tests.model_build.miniatures import tiny_t5
+from tests.model_build.miniatures.tiny_t5 import make_checkpoint, make_texts, make_tokenizer
 from tests.model_build.tensorrt.tensorrt_graphs import T5, T5_CHANNELS, T5_D_KV, t5
 from workloads import Example, Serving, TextToText, load_workload
 
 ROWS = 6
-SETTINGS = Settings(
-    max_input_tokens=24,
-    max_output_tokens=11,
-    decoder_start_token_id=0,
-    eos_token_ids=(1, LIKELY_TOKEN),
-    pad_token_id=0,
-    threads=1,
-)
+SETTINGS = replace(tiny_t5.SETTINGS, max_output_tokens=11)
 EXAMPLES = [Example(row={"text": text}, label=text) for text in make_texts(24)]
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no NVIDIA GPU")
 

@@ -16,7 +16,6 @@ import pytest
 
 from containers.text2text import tensorrt_engine
 from containers.text2text.decoding import Tokens, greedy
-from containers.text2text.settings import Settings
 from containers.text2text.tensorrt_plan import PlanRefused, plan_name
 from model_build.tensorrt.precision import T5_CACHES, to_fp16
 from model_build.tensorrt.profiles import text2text_profiles
@@ -33,20 +32,12 @@ from tests.containers.fake_tensorrt import (
     install,
     write_plan,
 )
-from tests.model_build.miniatures.tiny_t5 import LIKELY_TOKEN
+from tests.model_build.miniatures.tiny_t5 import SETTINGS
 from tests.model_build.tensorrt.tensorrt_graphs import T5, T5_CHANNELS, T5_D_KV, t5
 from workloads import Serving
 
 ROWS = 8
 PROFILES = text2text_profiles(T5, Serving(max_batch_size=ROWS), channels=T5_CHANNELS, d_kv=T5_D_KV)
-SETTINGS = Settings(
-    max_input_tokens=T5.max_input_tokens,
-    max_output_tokens=T5.max_output_tokens,
-    decoder_start_token_id=0,
-    eos_token_ids=(1, LIKELY_TOKEN),
-    pad_token_id=0,
-    threads=1,
-)
 
 
 @pytest.fixture

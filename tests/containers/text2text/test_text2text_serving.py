@@ -82,7 +82,7 @@ def patient_triton(served: BuildPlan, tmp_path_factory: pytest.TempPathFactory) 
     text, copies = re.subn(r"count: \d+", "count: 1", text)
     assert (preferred, delays, copies) == (1, 1, 1)
     config.write_text(text, "utf-8")
-    with start_triton(repository, default_model="tiny", environment={}, log_file=folder / "triton.log") as server:
+    with start_triton(repository, "tiny") as server:
         await_counts(lambda: batches(server), {1: 1, 4: 1, 8: 1})
         assert "warmup" not in server.log_tail(1000).lower(), "Triton logs a warm-up only when it fails"
         yield server

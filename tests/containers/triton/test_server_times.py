@@ -5,8 +5,7 @@ import json
 import platform
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,8 @@ from containers.triton.server_times import print_each_period
 from local_aws.process.triton import triton_command, triton_environment
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN, TritonToolchain
 from model_build.plan import BuildPlan
-from tests.containers.neuron.neuron_server import free_port
+from tests.builders import a_program, free_port
+from tests.local_aws.conftest import wait_until
 from tests.quick_triton import FLAGS
 from workloads import ROOT
 
@@ -90,9 +90,7 @@ def test_a_failure_is_logged_once() -> None:
 
 def make_serve(folder: Path, start: str) -> Path:
     """Writes our start script with another script in the place of the base image's, and our folder in the image's."""
-    base = folder / "base-serve"
-    base.write_text(f"#!/bin/sh\n{start}\n")
-    base.chmod(0o755)
+    base = a_program(folder / "base-serve", start)
     text = SERVE.read_text()
     assert "/usr/bin/serve" in text
     assert "PYTHONPATH=/opt/program " in text
@@ -203,10 +201,3 @@ def ask(http_socket: Path) -> None:
 def listens(http_socket: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as connection:
         return connection.connect_ex(str(http_socket)) == 0
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    bound = time.monotonic() + BOUND_S
-    while not condition():
-        assert time.monotonic() < bound
-        time.sleep(0.02)

@@ -52,11 +52,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     version.mkdir(parents=True)
     (version / "model.py").write_text(MODEL, "utf-8")
     (version.parent / "config.pbtxt").write_text(CONFIG, "utf-8")
-    log_file = folder / "triton.log"
-    with (
-        start_triton(folder / "models", default_model="echo", environment={}, log_file=log_file) as server,
-        over_tcp(server) as url,
-    ):
+    with start_triton(folder / "models", "echo") as server, over_tcp(server) as url:
         yield url
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from inference_recommender.experiment.result import ExperimentFolder
 from inference_recommender.report.document import Report
+from tests.local_aws.conftest import allow, make_role
 from tests.repository_copy import RepositoryCopy, repository_copy
-from tests.scripts.rehearsal.roles import make_role
 from workloads import NoVerdict
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -49,7 +49,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RepositoryCopy]:
         evaluation = toml.with_name("evaluation.jsonl")
         examples = evaluation.read_text("utf-8").splitlines(keepends=True)
         evaluation.write_text("".join(examples[:EXAMPLES]), "utf-8")
-        make_role(copy.account, "R", "sagemaker.amazonaws.com", *MAY)
+        make_role(copy.client("iam"), "R", allow(*MAY))
         for target in ("cpu", "cpu-torchscript"):
             copy.run("python", "-m", "model_build", "build", "text_classification", "--target", target, "--variants")
         yield copy

@@ -9,8 +9,8 @@ from inference_recommender.__main__ import main as recommender
 from local_aws import machine
 from stacks.__main__ import main
 from tests.inference_recommender.conftest import Cli
-from tests.local_aws.cloudformation.test_local_stacks import Stacks, stacks, template  # noqa: F401
-from tests.local_aws.conftest import Endpoints
+from tests.local_aws.cloudformation.test_local_stacks import template
+from tests.local_aws.conftest import Endpoints, Stacks
 from tests.local_aws.sagemaker.test_recommendation_jobs import ended, request
 from workloads.program import exit_code
 
@@ -38,8 +38,7 @@ def test_an_endpoint_whose_model_does_not_load_is_explained_by_tritons_line(
 
 
 def test_a_rolled_back_stack_is_explained_by_its_endpoint_and_a_good_one_is_not(
-    stacks: Stacks,  # noqa: F811
-    explained: Command,
+    stacks: Stacks, explained: Command
 ) -> None:
     endpoint = stacks.create("explained", template())["Outputs"][0]["OutputValue"]
     assert explained("explained") == {"name": "stack explained", "status": "CREATE_COMPLETE", "explanations": []}

@@ -5,7 +5,7 @@ The endpoints of the stacks get a model that starts in a second on this CPU.
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ import pytest
 from aws_api.service_model import input_shape
 from local_aws.cloudformation.recorded import REASON, schema_of
 from local_aws.cloudformation.service_api import as_request
-from tests.local_aws.cloudformation.test_local_stacks import Stacks, stacks, template  # noqa: F401  a fixture
-from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, Endpoints, echo_archive, wait_until
+from tests.builders import known
+from tests.local_aws.cloudformation.test_local_stacks import template
+from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, Clients, Endpoints, Stacks, echo_archive, wait_until
 from workloads import ROOT
 
 pytestmark = pytest.mark.integration
@@ -39,7 +40,7 @@ def service(**properties: Any) -> dict[str, Any]:
     }
 
 
-def test_a_property_that_the_schema_does_not_know_is_refused_with_its_path(stacks: Stacks) -> None:  # noqa: F811
+def test_a_property_that_the_schema_does_not_know_is_refused_with_its_path(stacks: Stacks) -> None:
     body = service(DesiredCount="several", PlacementConstraint=[])
     stack = stacks.create("misspelt", body)
     assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
@@ -51,8 +52,7 @@ def test_a_property_that_the_schema_does_not_know_is_refused_with_its_path(stack
 
 
 def test_a_template_may_write_numbers_and_truths_as_text() -> None:
-    schema = schema_of("AWS::ECS::Service")
-    assert schema is not None
+    schema = known(schema_of("AWS::ECS::Service"))
     assert schema.problems({"DesiredCount": "2", "EnableExecuteCommand": "true"}) == []
     assert as_request(input_shape("ecs", "CreateService"), {"DesiredCount": "2"}) == {"desiredCount": 2}
 
@@ -64,10 +64,7 @@ def test_a_property_without_a_place_in_the_request_is_refused() -> None:
         as_request(shape, {"Cluster": "one", "Force": True})
 
 
-def test_a_recorded_type_has_refs_and_attributes_and_reports_its_reason(
-    stacks: Stacks,  # noqa: F811
-    client: Callable[[str], Any],
-) -> None:
+def test_a_recorded_type_has_refs_and_attributes_and_reports_its_reason(stacks: Stacks, client: Clients) -> None:
     body = service()
     arn = {"Fn::GetAtt": ["Cluster", "Arn"]}
     group = {"Type": "AWS::EC2::SecurityGroup", "Properties": {"GroupDescription": "one"}}
@@ -96,8 +93,7 @@ def test_a_recorded_type_has_refs_and_attributes_and_reports_its_reason(
 
 
 def test_a_change_to_a_create_only_property_makes_a_new_resource_and_then_drops_the_old(
-    stacks: Stacks,  # noqa: F811
-    client: Callable[[str], Any],
+    stacks: Stacks, client: Clients
 ) -> None:
     def body(name: str) -> dict[str, Any]:
         return {"Resources": {"Topic": {"Type": "AWS::SNS::Topic", "Properties": {"TopicName": name}}}}
@@ -124,9 +120,7 @@ def test_a_change_to_a_create_only_property_makes_a_new_resource_and_then_drops_
     ],
 )
 def test_a_type_that_cannot_be_made_fails_its_stack_before_anything_is_made(
-    kind: str,
-    reason: str,
-    stacks: Stacks,  # noqa: F811
+    kind: str, reason: str, stacks: Stacks
 ) -> None:
     stack = stacks.create("strange", {"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}, "Thing": {"Type": kind}}})
     events = stacks.cloudformation.describe_stack_events(StackName="strange")["StackEvents"]
@@ -167,10 +161,7 @@ def test_a_configuration_tells_all_that_it_was_made_from(endpoints: Endpoints, s
     assert told["ShadowProductionVariants"] == [shadow]
 
 
-def test_a_composite_alarm_is_told_apart_from_those_that_it_is_made_of(
-    stacks: Stacks,  # noqa: F811
-    client: Callable[[str], Any],
-) -> None:
+def test_a_composite_alarm_is_told_apart_from_those_that_it_is_made_of(stacks: Stacks, client: Clients) -> None:
     alarm = template()["Resources"]["Alarm"]
     del alarm["Properties"]["Dimensions"]
     body: dict[str, Any] = {"Resources": {"Alarm": alarm}}
@@ -238,11 +229,7 @@ def _without_mappings(node: Any) -> Any:
 
 
 @pytest.mark.parametrize("snapshot", [*parameters()])
-def test_every_template_is_made_and_unmade_whole(
-    snapshot: Path,
-    stacks: Stacks,  # noqa: F811
-    client: Callable[[str], Any],
-) -> None:
+def test_every_template_is_made_and_unmade_whole(snapshot: Path, stacks: Stacks, client: Clients) -> None:
     client("s3").create_bucket(Bucket=ASSETS)
     client("s3").put_object(Bucket=ASSETS, Key="echo.tar.gz", Body=echo_archive())
     template = deployable(snapshot)

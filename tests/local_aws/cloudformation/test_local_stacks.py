@@ -1,7 +1,6 @@
 """CloudFormation of the local account: our types, replacement that spreads, rollback, and nothing left."""
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local_aws.cloudformation.template import parse
-from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, echo_request, wait_until
+from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, Clients, Stacks
 
 pytestmark = pytest.mark.integration
 
@@ -32,62 +31,11 @@ def template(says: str = "got ", *, target: int = 100, threshold: int = 50_000, 
     return body
 
 
-class Stacks:
-    def __init__(self, client: Callable[[str], Any]) -> None:
-        self.cloudformation = client("cloudformation")
-        self.client = client
-
-    def settle(self, name: str) -> dict[str, Any]:
-        """Returns the stack when no change is in progress; its status is GONE when it is deleted."""
-
-        def described() -> dict[str, Any]:
-            try:
-                found: dict[str, Any] = self.cloudformation.describe_stacks(StackName=name)["Stacks"][0]
-            except ClientError:
-                return {"StackStatus": "GONE"}
-            return found
-
-        wait_until(lambda: not described()["StackStatus"].endswith("IN_PROGRESS"))
-        return described()
-
-    def create(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        self.cloudformation.create_stack(StackName=name, TemplateBody=json.dumps(body))
-        return self.settle(name)
-
-    def update(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        self.cloudformation.update_stack(StackName=name, TemplateBody=json.dumps(body))
-        return self.settle(name)
-
-    def delete(self, name: str) -> dict[str, Any]:
-        self.cloudformation.delete_stack(StackName=name)
-        return self.settle(name)
-
-    def answer(self, endpoint: str) -> str:
-        response = self.client("sagemaker-runtime").invoke_endpoint(
-            EndpointName=endpoint, ContentType="application/json", Body=echo_request("x")
-        )
-        return str(json.loads(response["Body"].read())["outputs"][0]["data"][0])
-
-    def reasons(self, name: str) -> list[str]:
-        events = self.cloudformation.describe_stack_events(StackName=name)["StackEvents"]
-        return [event["ResourceStatusReason"] for event in events if event["ResourceStatus"].endswith("_FAILED")]
-
-
-@pytest.fixture
-def stacks(client: Callable[[str], Any]) -> Iterator[Stacks]:
-    made = Stacks(client)
-    yield made
-    for stack in made.cloudformation.describe_stacks()["Stacks"]:
-        made.delete(stack["StackName"])
-
-
 def of_stack(found: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
     return [item for item in found if item[key].startswith("whole-")]
 
 
-def test_a_stack_is_created_updated_and_deleted_with_every_type_of_ours(
-    stacks: Stacks, client: Callable[[str], Any]
-) -> None:
+def test_a_stack_is_created_updated_and_deleted_with_every_type_of_ours(stacks: Stacks, client: Clients) -> None:
     sagemaker, cloudwatch, scaling = client("sagemaker"), client("cloudwatch"), client("application-autoscaling")
 
     stack = stacks.create("whole", template())
@@ -143,7 +91,7 @@ def test_an_update_that_fails_is_rolled_back_with_the_reason_and_the_old_endpoin
 
 
 def test_a_stack_whose_endpoint_does_not_come_up_is_rolled_back_and_leaves_nothing(
-    stacks: Stacks, client: Callable[[str], Any]
+    stacks: Stacks, client: Clients
 ) -> None:
     stack = stacks.create("failing", template(BROKEN="1"))
     assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
@@ -157,15 +105,10 @@ def test_the_previous_value_of_a_parameter_is_the_one_that_was_given(stacks: Sta
     topic = {"Type": "AWS::SNS::Topic", "Properties": {"DisplayName": {"Ref": "Version"}}}
     body = {"Parameters": {"Version": parameter}, "Resources": {"Topic": topic}}
     stacks.client("ssm").put_parameter(Name="/versions/newest", Value="30", Type="String")
-    stacks.cloudformation.create_stack(StackName="versioned", TemplateBody=json.dumps(body))
-    assert stacks.settle("versioned")["StackStatus"] == "CREATE_COMPLETE"
+    assert stacks.create("versioned", body)["StackStatus"] == "CREATE_COMPLETE"
     topic["Properties"]["TopicName"] = "versioned"  # type: ignore[index]
-    stacks.cloudformation.update_stack(
-        StackName="versioned",
-        TemplateBody=json.dumps(body),
-        Parameters=[{"ParameterKey": "Version", "UsePreviousValue": True}],
-    )
-    assert stacks.settle("versioned")["StackStatus"] == "UPDATE_COMPLETE"
+    previous = [{"ParameterKey": "Version", "UsePreviousValue": True}]
+    assert stacks.update("versioned", body, Parameters=previous)["StackStatus"] == "UPDATE_COMPLETE"
 
 
 def test_two_stacks_may_have_a_change_set_of_the_same_name_as_the_cdk_gives_them(stacks: Stacks) -> None:
@@ -188,9 +131,7 @@ def test_two_stacks_may_have_a_change_set_of_the_same_name_as_the_cdk_gives_them
         cloudformation.describe_change_set(StackName="one", ChangeSetName="same")
 
 
-def test_a_bucket_policy_of_the_bootstrap_stack_does_not_lock_the_bucket(
-    stacks: Stacks, client: Callable[[str], Any]
-) -> None:
+def test_a_bucket_policy_of_the_bootstrap_stack_does_not_lock_the_bucket(stacks: Stacks, client: Clients) -> None:
     def body(action: str) -> dict[str, Any]:
         condition = {"Bool": {"aws:SecureTransport": "false"}}
         without_tls = {"Action": "s3:*", "Effect": "Deny", "Resource": "*", "Principal": "*", "Condition": condition}
@@ -220,9 +161,8 @@ def test_a_protected_stack_is_not_deleted(stacks: Stacks) -> None:
     stacks.cloudformation.update_termination_protection(StackName="protected", EnableTerminationProtection=True)
     (described,) = stacks.cloudformation.describe_stacks(StackName="protected")["Stacks"]
     assert described["EnableTerminationProtection"] is True
-    with pytest.raises(
-        ClientError, match=r"Stack \[protected\] cannot be deleted while TerminationProtection is enabled"
-    ):
+    protected = r"Stack \[protected\] cannot be deleted while TerminationProtection is enabled"
+    with pytest.raises(ClientError, match=protected):
         stacks.delete("protected")
     stacks.cloudformation.update_termination_protection(StackName="protected", EnableTerminationProtection=False)
     assert stacks.delete("protected") == {"StackStatus": "GONE"}

@@ -1,15 +1,13 @@
 """A role of a template keeps all that the template says, also where an update changes it."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.local_aws.cloudformation.test_local_stacks import Stacks, stacks  # noqa: F401  a fixture
+from tests.local_aws.conftest import Clients, Stacks
 
 pytestmark = pytest.mark.integration
 
-Clients = Callable[[str], Any]
 NAME = "roles-of-a-template"
 READ_ONLY = "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"
 PULL = "arn:aws:iam::aws:policy/service-role/AmazonECSTaskExecutionRolePolicy"
@@ -46,29 +44,20 @@ def told(client: Clients, role: str) -> tuple[str, dict[str, str], list[str]]:
     return trust["Statement"][0]["Principal"]["Service"], inline, sorted(each["PolicyArn"] for each in managed)
 
 
-def test_a_role_is_made_changed_and_unmade_as_its_template_says(client: Clients, stacks: Stacks) -> None:  # noqa: F811
-    made = stacks.create(
-        NAME, template("ecs-tasks.amazonaws.com", {"a": "s3:GetObject", "b": "s3:PutObject"}, [READ_ONLY])
-    )
+def test_a_role_is_made_changed_and_unmade_as_its_template_says(client: Clients, stacks: Stacks) -> None:
+    inline = {"a": "s3:GetObject", "b": "s3:PutObject"}
+    made = stacks.create(NAME, template("ecs-tasks.amazonaws.com", inline, [READ_ONLY]))
     role = made["Outputs"][0]["OutputValue"]
-    assert told(client, role) == (
-        "ecs-tasks.amazonaws.com",
-        {"a": "s3:GetObject", "b": "s3:PutObject", "own": "logs:PutLogEvents"},
-        [READ_ONLY],
-    )
+    own = {"own": "logs:PutLogEvents"}
+    assert told(client, role) == ("ecs-tasks.amazonaws.com", inline | own, [READ_ONLY])
     updated = stacks.update(NAME, template("sagemaker.amazonaws.com", {"a": "s3:ListBucket"}, [PULL]))
     assert updated["Outputs"][0]["OutputValue"] == role
-    assert told(client, role) == (
-        "sagemaker.amazonaws.com",
-        {"a": "s3:ListBucket", "own": "logs:PutLogEvents"},
-        [PULL],
-    )
-    stacks.cloudformation.delete_stack(StackName=NAME)
-    assert stacks.settle(NAME)["StackStatus"] == "GONE"
+    assert told(client, role) == ("sagemaker.amazonaws.com", {"a": "s3:ListBucket"} | own, [PULL])
+    assert stacks.delete(NAME) == {"StackStatus": "GONE"}
     assert role not in [each["RoleName"] for each in client("iam").list_roles()["Roles"]]
 
 
-def test_a_statement_that_a_condition_takes_away_is_none(client: Clients, stacks: Stacks) -> None:  # noqa: F811
+def test_a_statement_that_a_condition_takes_away_is_none(client: Clients, stacks: Stacks) -> None:
     """CDK's bootstrap writes such statements into whom its roles trust."""
     body = template("ecs-tasks.amazonaws.com", {}, [])
     trust = body["Resources"]["Role"]["Properties"]["AssumeRolePolicyDocument"]

@@ -1,18 +1,15 @@
 """A template is data: it runs nothing, and a mistake in one is a ValidationError that leaves no stack behind."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 from moto.cloudformation.exceptions import ValidationError
 
 from local_aws.cloudformation.template import MAX_DEPTH, parse
 from local_aws.process.local_account import LocalAccount
-from tests.local_aws.cloudformation.test_local_stacks import Stacks, stacks  # noqa: F401  a fixture
-from tests.local_aws.conftest import BUCKET
+from tests.local_aws.conftest import BUCKET, Clients, Stacks, refused
 
 TOPIC = {"Type": "AWS::SNS::Topic"}
 PYTHON = {
@@ -31,15 +28,8 @@ OPERATIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def error_of(call: Callable[..., Any], **request: Any) -> tuple[int, str, str]:
-    with pytest.raises(ClientError) as caught:
-        call(**request)
-    error = caught.value.response
-    return error["ResponseMetadata"]["HTTPStatusCode"], error["Error"]["Code"], error["Error"]["Message"]
-
-
 @pytest.fixture
-def harmless(stacks: Stacks) -> Any:  # noqa: F811
+def harmless(stacks: Stacks) -> Any:
     stacks.create("harmless", {"Resources": {"Topic": TOPIC}})
     return stacks.cloudformation
 
@@ -48,7 +38,7 @@ def harmless(stacks: Stacks) -> Any:  # noqa: F811
 @pytest.mark.parametrize("from_s3", [False, True], ids=["body", "s3"])
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_python_in_a_template_is_a_validation_error_and_does_not_run(
-    operation: str, from_s3: bool, harmless: Any, account: LocalAccount, client: Callable[[str], Any], tmp_path: Path
+    operation: str, from_s3: bool, harmless: Any, account: LocalAccount, client: Clients, tmp_path: Path
 ) -> None:
     for name, tag in PYTHON.items():
         text = f"Resources:\n  Topic:\n    Type: AWS::SNS::Topic\n  B: {tag.format(file=tmp_path / name)}\n"
@@ -56,7 +46,7 @@ def test_python_in_a_template_is_a_validation_error_and_does_not_run(
         if from_s3:
             client("s3").put_object(Bucket=BUCKET, Key="hostile.yaml", Body=text.encode())
             source = {"TemplateURL": f"{account.endpoint_url}/{BUCKET}/hostile.yaml"}
-        status, code, message = error_of(getattr(harmless, operation), **OPERATIONS[operation], **source)
+        status, code, message = refused(getattr(harmless, operation), **OPERATIONS[operation], **source)
         assert (status, code) == (400, "ValidationError"), message
         assert message.startswith(
             "Template format error: could not determine a constructor for the tag 'tag:yaml.org,2002:python/"
@@ -130,7 +120,7 @@ def test_a_mistake_in_a_template_is_named(text: str, message: str) -> None:
 @pytest.mark.parametrize("text", [f'{{"Resources": {{"T": {DEEP.replace("x", "1")}}}}}', "Resources: {T: x}", "a: ["])
 def test_a_template_that_cannot_be_read_leaves_no_stack_behind(text: str, harmless: Any) -> None:
     for _ in range(2):  # a repeat does not get AlreadyExists
-        assert error_of(harmless.create_stack, StackName="unread", TemplateBody=text)[:2] == (400, "ValidationError")
+        assert refused(harmless.create_stack, StackName="unread", TemplateBody=text)[:2] == (400, "ValidationError")
     assert [stack["StackName"] for stack in harmless.describe_stacks()["Stacks"]] == ["harmless"]
 
 
@@ -143,11 +133,7 @@ OUTPUTS = [
 @pytest.mark.integration
 @pytest.mark.parametrize(("value", "reason"), OUTPUTS)
 def test_an_output_that_cannot_be_evaluated_rolls_its_stack_back_and_no_other(
-    value: dict[str, Any],
-    reason: str,
-    stacks: Stacks,  # noqa: F811
-    harmless: Any,
-    client: Callable[[str], Any],
+    value: dict[str, Any], reason: str, stacks: Stacks, harmless: Any, client: Clients
 ) -> None:
     body = {
         "Mappings": {"Map": {"a": {"y": "z"}}},
@@ -168,4 +154,4 @@ def test_an_output_that_cannot_be_evaluated_rolls_its_stack_back_and_no_other(
 def test_a_template_that_is_not_in_s3_is_a_validation_error(url: str, account: LocalAccount, harmless: Any) -> None:
     url = url.format(account=account.endpoint_url)
     expected = (400, "ValidationError", f"S3 error: there is no template at {url}")
-    assert error_of(harmless.get_template_summary, TemplateURL=url) == expected
+    assert refused(harmless.get_template_summary, TemplateURL=url) == expected

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import botocore.session
 import pytest
@@ -20,7 +19,8 @@ from botocore.config import Config
 
 from local_aws.permissions import api_request
 from local_aws.permissions.actions import AccountRegion, ApiCall, UnknownCall, needed, prefix_of, rows, table
-from tests.local_aws.wsgi_calls import environ_of
+from tests.builders import known
+from tests.local_aws.wsgi_calls import environ_of, unsent
 
 SESSION = botocore.session.Session()
 WHERE = AccountRegion("123456789012", "us-east-1")
@@ -38,9 +38,8 @@ def table_rows() -> Iterator[tuple[str, str, str]]:
 
 
 @cache
-def client_of(service: str, *, virtual: bool = False) -> tuple[Any, list[Any]]:
-    """Returns a client that sends nothing, and the list of what it would have sent."""
-    client = SESSION.create_client(
+def client_of(service: str, *, virtual: bool = False) -> Any:
+    return SESSION.create_client(
         service,
         "us-east-1",
         endpoint_url="http://localhost:5055",
@@ -48,37 +47,13 @@ def client_of(service: str, *, virtual: bool = False) -> tuple[Any, list[Any]]:
         aws_secret_access_key="secret",
         config=Config(s3={"addressing_style": "virtual"}) if virtual else None,
     )
-    sent: list[Any] = []
-
-    def take(request: Any, **_: Any) -> None:
-        sent.append(request)
-        raise KeyboardInterrupt
-
-    client.meta.events.register("before-send.*.*", take)
-    return client, sent
-
-
-def wire(
-    service: str, operation: str, parameters: dict[str, Any], *, virtual: bool = False
-) -> tuple[dict[str, Any], str]:
-    """Returns the request that botocore sends, as a WSGI environment, and for which service it is signed."""
-    client, sent = client_of(service, virtual=virtual)
-    sent.clear()
-    with pytest.raises(KeyboardInterrupt):
-        client._make_api_call(operation, parameters)
-    url = urlsplit(sent[0].url)
-    target = url.path + (f"?{url.query}" if url.query else "")
-    headers = {key: value.decode() if isinstance(value, bytes) else value for key, value in sent[0].headers.items()}
-    body = sent[0].body or b""
-    body = body.read() if hasattr(body, "read") else body.encode() if isinstance(body, str) else body
-    signed_for = headers["Authorization"].split("/")[3]
-    return environ_of(sent[0].method, target, {**headers, "Host": url.netloc}, body), signed_for
 
 
 def asked(service: str, operation: str, parameters: dict[str, Any], *, virtual: bool = False) -> list[tuple[str, str]]:
     """Returns action and resource of all that a call of botocore's client needs."""
-    environ, signed_for = wire(service, operation, parameters, virtual=virtual)
-    return [(each.action, each.resource) for each in needed(api_request.read_call(environ, signed_for), WHERE)]
+    method, target, headers, body = unsent(client_of(service, virtual=virtual), operation, **parameters)
+    call = api_request.read_call(environ_of(method, target, headers, body), headers["Authorization"].split("/")[3])
+    return [(each.action, each.resource) for each in needed(call, WHERE)]
 
 
 def test_the_reference_has_every_action_of_the_table() -> None:
@@ -97,8 +72,7 @@ def test_every_row_is_an_operation_and_its_variables_are_parameters() -> None:
             shape = model.operation_model(operation).input_shape
             for _, template in rows(service, operation, row):
                 for name in set(re.findall(r"\{([A-Za-z]+)[.}]", template)) - {"account"}:
-                    assert shape is not None
-                    assert name in shape.members, (service, operation, name)
+                    assert name in known(shape).members, (service, operation, name)
 
 
 def test_every_resource_has_a_format_that_the_reference_tells() -> None:

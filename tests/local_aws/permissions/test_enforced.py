@@ -1,95 +1,14 @@
 """A session of a role may do what its policies allow, and SimulatePrincipalPolicy answers by the same policies."""
 
-import json
-from collections.abc import Callable, Iterator
 from typing import Any
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from local_aws.permissions.enforced import CALLS_FILE
-from local_aws.process.local_account import LocalAccount
-from tests.local_aws.conftest import BUCKET
+from tests.local_aws.conftest import BUCKET, Clients, allow, policy_document, refused
+from tests.local_aws.permissions.conftest import ACCOUNT, Roles
 
 pytestmark = pytest.mark.integration
-
-ACCOUNT = "123456789012"
-SAGEMAKER = f"arn:aws:sagemaker:us-east-1:{ACCOUNT}"
-OF_ACCOUNT = {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}
-Clients = Callable[[str], Any]
-
-
-def allow(*actions: str, resource: str = "*", **condition: Any) -> dict[str, Any]:
-    return {
-        "Effect": "Allow",
-        "Action": list(actions),
-        "Resource": resource,
-        **({"Condition": condition} if condition else {}),
-    }
-
-
-class Roles:
-    """Makes roles at the account, and clients with a session of one."""
-
-    def __init__(self, account: LocalAccount) -> None:
-        self.account = account
-        self.iam: Any = boto3.client("iam", **account.client_arguments())
-        self.sts: Any = boto3.client("sts", **account.client_arguments())
-        self.names: list[str] = []
-
-    def role(self, name: str, *statements: dict[str, Any], trusted: Any = None, condition: Any = None) -> str:
-        trust = {"Effect": "Allow", "Principal": trusted or OF_ACCOUNT, "Action": "sts:AssumeRole"}
-        document = {"Statement": [{**trust, **({"Condition": condition} if condition else {})}]}
-        made = self.iam.create_role(
-            RoleName=name, AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", **document})
-        )
-        self.names.append(name)
-        if statements:
-            self.put(name, *statements)
-        arn: str = made["Role"]["Arn"]
-        return arn
-
-    def put(self, name: str, *statements: dict[str, Any]) -> None:
-        document = json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
-        self.iam.put_role_policy(RoleName=name, PolicyName="inline", PolicyDocument=document)
-
-    def clients(self, arn: str, sts: Any = None, **request: Any) -> Clients:
-        given = (sts or self.sts).assume_role(RoleArn=arn, RoleSessionName="session", **request)["Credentials"]
-        arguments: Any = {
-            **self.account.client_arguments(),
-            "aws_access_key_id": given["AccessKeyId"],
-            "aws_secret_access_key": given["SecretAccessKey"],
-            "aws_session_token": given["SessionToken"],
-        }
-        return lambda service: boto3.client(service, **arguments)  # type: ignore[call-overload]
-
-    def calls(self) -> list[dict[str, Any]]:
-        lines = (self.account.log_file.parent / CALLS_FILE).read_text("utf-8").splitlines()
-        return [json.loads(line) for line in lines]
-
-    def delete_all(self) -> None:
-        for name in self.names:
-            for policy in self.iam.list_role_policies(RoleName=name)["PolicyNames"]:
-                self.iam.delete_role_policy(RoleName=name, PolicyName=policy)
-            for policy in self.iam.list_attached_role_policies(RoleName=name)["AttachedPolicies"]:
-                self.iam.detach_role_policy(RoleName=name, PolicyArn=policy["PolicyArn"])
-            self.iam.delete_role(RoleName=name)
-
-
-@pytest.fixture
-def roles(account: LocalAccount) -> Iterator[Roles]:
-    made = Roles(account)
-    yield made
-    made.delete_all()
-
-
-def refused(call: Callable[..., Any], **request: Any) -> tuple[int, str, str]:
-    with pytest.raises(ClientError) as caught:
-        call(**request)
-    error = caught.value.response
-    status = error["ResponseMetadata"]["HTTPStatusCode"]
-    return status, error["Error"]["Code"], error["Error"]["Message"].partition(" (reached max")[0]
 
 
 def message(role: str, action: str, resource: str, because: str = "") -> str:
@@ -102,20 +21,13 @@ def test_a_session_may_do_what_its_role_allows_and_nothing_else(roles: Roles) ->
     clients = roles.clients(roles.role("reader", allow("s3:GetObject", resource=f"arn:aws:s3:::{BUCKET}/echo*")))
     s3 = clients("s3")
     assert s3.get_object(Bucket=BUCKET, Key="echo.tar.gz")["ContentLength"] > 0
-    assert refused(s3.get_object, Bucket=BUCKET, Key="payloads.tar.gz") == (
-        403,
-        "AccessDenied",
-        message("reader", "s3:GetObject", f"arn:aws:s3:::{BUCKET}/payloads.tar.gz"),
-    )
+    denied = message("reader", "s3:GetObject", f"arn:aws:s3:::{BUCKET}/payloads.tar.gz")
+    assert refused(s3.get_object, Bucket=BUCKET, Key="payloads.tar.gz") == (403, "AccessDenied", denied)
     assert refused(s3.delete_object, Bucket=BUCKET, Key="echo.tar.gz")[1] == "AccessDenied"
     assert s3.get_object(Bucket=BUCKET, Key="echo.tar.gz")["ContentLength"] > 0, "not deleted"
-    assert refused(
-        clients("sagemaker").create_model, ModelName="m", ExecutionRoleArn=f"arn:aws:iam::{ACCOUNT}:role/reader"
-    ) == (
-        403,
-        "AccessDeniedException",
-        message("reader", "sagemaker:CreateModel", f"{SAGEMAKER}:model/m"),
-    )
+    request = {"ModelName": "m", "ExecutionRoleArn": f"arn:aws:iam::{ACCOUNT}:role/reader"}
+    denied = message("reader", "sagemaker:CreateModel", f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:model/m")
+    assert refused(clients("sagemaker").create_model, **request) == (403, "AccessDeniedException", denied)
 
 
 def test_a_change_of_the_policy_holds_from_the_next_call_on(roles: Roles) -> None:
@@ -154,7 +66,7 @@ def test_who_may_assume_a_role_is_said_by_its_trust_policy_and_by_ones_own(roles
     other = roles.role("trusts-account")
     named = roles.role("trusts-role", trusted={"AWS": f"arn:aws:iam::{ACCOUNT}:role/asking"})
     service = roles.role("trusts-service", trusted={"Service": "codebuild.amazonaws.com"})
-    external = roles.role("wants-no-id", condition={"Null": {"sts:ExternalId": "true"}})
+    external = roles.role("wants-no-id", Null={"sts:ExternalId": "true"})
     asking = roles.clients(roles.role("asking"))("sts")
     assert refused(asking.assume_role, RoleArn=other, RoleSessionName="next") == (
         403,
@@ -176,7 +88,7 @@ def test_who_may_assume_a_role_is_said_by_its_trust_policy_and_by_ones_own(roles
 
 def test_a_sessions_own_policy_limits_it(roles: Roles) -> None:
     arn = roles.role("limited", allow("s3:*"))
-    only = json.dumps({"Version": "2012-10-17", "Statement": [allow("s3:GetObject")]})
+    only = policy_document(allow("s3:GetObject"))
     s3 = roles.clients(arn, Policy=only)("s3")
     s3.get_object(Bucket=BUCKET, Key="echo.tar.gz")
     assert refused(s3.list_buckets)[2] == message(
@@ -224,34 +136,20 @@ def test_an_object_under_a_key_of_kms_needs_that_key(roles: Roles, client: Clien
     refused(s3.put_object, Bucket="under-a-key", Key="k", Body=b"y")
 
 
-TRUST = json.dumps({"Version": "2012-10-17", "Statement": []})
-MODELS = "arn:aws:s3:::models/*"
-
-
-@pytest.fixture(scope="module")
-def iam(client: Callable[[str], Any]) -> Any:
+@pytest.fixture
+def iam(client: Clients) -> Any:
     return client("iam")
 
 
-@pytest.fixture(scope="module")
-def role(iam: Any) -> Iterator[str]:
-    """May read a bucket's models, from one region only, and may delete nothing."""
-    arn: str = iam.create_role(Path="/ops/", RoleName="simulated", AssumeRolePolicyDocument=TRUST)["Role"]["Arn"]
-    statements = [
-        {"Effect": "Allow", "Action": "s3:Get*", "Resource": MODELS},
-        {"Effect": "Deny", "Action": "s3:Delete*", "Resource": "*"},
-        {
-            "Effect": "Allow",
-            "Action": "ec2:Describe*",
-            "Resource": "*",
-            "Condition": {"StringEquals": {"aws:RequestedRegion": "eu-west-1"}},
-        },
-    ]
-    document = json.dumps({"Version": "2012-10-17", "Statement": statements})
-    iam.put_role_policy(RoleName="simulated", PolicyName="inline", PolicyDocument=document)
-    yield arn
-    iam.delete_role_policy(RoleName="simulated", PolicyName="inline")
-    iam.delete_role(RoleName="simulated")
+@pytest.fixture
+def role(roles: Roles) -> str:
+    """May read a bucket's models, from one region only, and may delete nothing. Its ARN has a path."""
+    made = roles.iam.create_role(Path="/ops/", RoleName="simulated", AssumeRolePolicyDocument=policy_document())
+    roles.names.append("simulated")
+    in_europe: Any = {"StringEquals": {"aws:RequestedRegion": "eu-west-1"}}
+    reads, denied = allow("s3:Get*", resource="arn:aws:s3:::models/*"), {**allow("s3:Delete*"), "Effect": "Deny"}
+    roles.put("simulated", reads, denied, allow("ec2:Describe*", **in_europe))
+    return str(made["Role"]["Arn"])
 
 
 def decisions(iam: Any, role: str, *actions: str, **request: Any) -> list[tuple[str, str, str]]:
@@ -285,8 +183,7 @@ def test_each_action_is_answered_for_each_resource(iam: Any, role: str) -> None:
     ids=["policies", "user"],
 )
 def test_what_is_not_simulated_is_refused(iam: Any, role: str, change: dict[str, Any], told: str) -> None:
-    with pytest.raises(ClientError) as raised:
-        iam.simulate_principal_policy(**{"PolicySourceArn": role, "ActionNames": ["s3:GetObject"], **change})
-    assert raised.value.response["Error"]["Message"] == f"This local account cannot do this: {told}."
+    asked = {"PolicySourceArn": role, "ActionNames": ["s3:GetObject"], **change}
+    assert refused(iam.simulate_principal_policy, **asked)[2] == f"This local account cannot do this: {told}."
     with pytest.raises(ClientError, match="NoSuchEntity"):
         decisions(iam, f"{role}-gone", "s3:GetObject")

@@ -1,6 +1,5 @@
 """Policies are evaluated as AWS documents it: a Deny decides, an Allow allows, and anything unknown is an error."""
 
-import json
 from typing import Any
 
 import pytest
@@ -15,13 +14,10 @@ from local_aws.permissions.policy import (
     trusts,
 )
 from tests.builders import message_of
+from tests.local_aws.conftest import policy_document as document
 
 MODEL = "arn:aws:sagemaker:us-east-1:123456789012:model/m"
 ROLE = "arn:aws:iam::123456789012:role/deploy"
-
-
-def document(*statements: dict[str, Any]) -> str:
-    return json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
 
 
 def statement(effect: str = "Allow", **elements: Any) -> dict[str, Any]:
@@ -124,9 +120,8 @@ def test_conditions(operator: str, values: Any, found: tuple[str, ...] | None, e
     ],
 )
 def test_what_is_not_known_is_an_error_and_no_answer(condition: dict[str, Any], message: str) -> None:
-    with pytest.raises(PolicyError) as caught:
-        holds(condition, {"aws:tagkeys": ("a",), "aws:principalarn": ("x",), "aws:sourcearn": ("y",)})
-    assert str(caught.value).startswith(message)
+    context = {"aws:tagkeys": ("a",), "aws:principalarn": ("x",), "aws:sourcearn": ("y",)}
+    assert message_of(PolicyError, holds, condition, context).startswith(message)
     elsewhere = statement(Condition=condition, Action="s3:*")
     assert answer(elsewhere, statement()) is PolicyDecision.ALLOWED  # a statement about something else does not matter
 

@@ -9,17 +9,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.iam.models import iam_backends
 
 from local_aws.permissions.actions import ApiCall
 from local_aws.permissions.enforced import CALLS_FILE, PermissionLog, ServiceRoles
-from local_aws.process.local_account import LocalAccount
 from local_aws.sagemaker.recommendation_request import InstanceTest, RecommendationPlan, role_calls
 from tests.builders import message_of
-from tests.local_aws.conftest import BUCKET, IMAGE, Endpoints
+from tests.local_aws.conftest import BUCKET, IMAGE, SAGEMAKER, Clients, Endpoints, make_role, policy_document, put_alarm
 from tests.local_aws.permissions.template_roles import WHERE, Template, refused
 from workloads import ROOT, Unavailable
 
@@ -29,12 +27,8 @@ LOG_GROUP = "/aws/sagemaker/Endpoints/e"
 ALL = {"Effect": "Allow", "Action": "*", "Resource": "*"}
 
 
-def document(*statements: dict[str, Any]) -> str:
-    return json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
-
-
-def trust(service: str = "sagemaker.amazonaws.com") -> str:
-    return document({"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"})
+def trust(principal: dict[str, str] = SAGEMAKER) -> str:
+    return policy_document({"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole"})
 
 
 @pytest.fixture(params=STACKS)
@@ -134,7 +128,7 @@ def test_a_role_that_is_missing_or_does_not_trust_sagemaker_has_no_access(
     make: Callable[..., str], service: ServiceRoles
 ) -> None:
     unknown = "arn:aws:iam::123456789012:role/nowhere"
-    for role in (unknown, make(document(ALL), trust("ecs-tasks.amazonaws.com"))):
+    for role in (unknown, make(policy_document(ALL), trust({"Service": "ecs-tasks.amazonaws.com"}))):
         assert failure(service.check_model, role, URL, IMAGE, LOG_GROUP) == no_access(role)
 
 
@@ -189,10 +183,10 @@ def test_a_job_that_tests_an_endpoint_needs_that_one_alone(make: Callable[..., s
     endpoint = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/production"
     few = [{**ALL, "Action": ["s3:*", "sagemaker:DescribeModel", "cloudwatch:*"]}]
     assert f"sagemaker:DescribeEndpoint on resource: {endpoint}" in failure(
-        service.require, make(document(*few)), JOB, planned
+        service.require, make(policy_document(*few)), JOB, planned
     )
     own = {**ALL, "Action": ["sagemaker:DescribeEndpoint", "sagemaker:InvokeEndpoint"], "Resource": endpoint}
-    service.require(make(document(*few, own)), JOB, planned)
+    service.require(make(policy_document(*few, own)), JOB, planned)
 
 
 def test_a_shard_reads_its_model_and_no_other_asset() -> None:
@@ -208,47 +202,19 @@ def test_a_shard_reads_its_model_and_no_other_asset() -> None:
 
 
 @pytest.mark.integration
-def test_an_endpoint_whose_model_cannot_be_read_is_failed(
-    account: LocalAccount, client: Callable[[str], Any], endpoints: Endpoints
-) -> None:
-    role = client("iam").create_role(RoleName="reads-nothing", AssumeRolePolicyDocument=trust())["Role"]["Arn"]
-    sagemaker = boto3.client("sagemaker", **account.client_arguments())
-    container = {"Image": IMAGE, "ModelDataUrl": f"s3://{BUCKET}/echo.tar.gz"}
-    sagemaker.create_model(ModelName="unreadable", ExecutionRoleArn=role, PrimaryContainer=container)
-    variant: Any = {"VariantName": "v", "ModelName": "unreadable", "InstanceType": "ml.c5.xlarge"}
-    sagemaker.create_endpoint_config(
-        EndpointConfigName="unreadable", ProductionVariants=[{**variant, "InitialInstanceCount": 1}]
-    )
-    described = endpoints.settled(endpoints.create("unreadable", config="unreadable"))
-    assert (described["EndpointStatus"], described["FailureReason"]) == (
-        "Failed",
-        no_access(role, container["ModelDataUrl"]),
-    )
+def test_an_endpoint_whose_model_cannot_be_read_is_failed(client: Clients, endpoints: Endpoints) -> None:
+    role = make_role(client("iam"), "reads-nothing")
+    described = endpoints.settled(endpoints.create("unread", config=endpoints.config("unread", role=role)))
+    reason = no_access(role, f"s3://{BUCKET}/echo.tar.gz")
+    assert (described["EndpointStatus"], described["FailureReason"]) == ("Failed", reason)
 
 
 @pytest.mark.integration
-def test_a_guarded_endpoint_whose_role_may_not_read_its_alarms_is_failed(
-    client: Callable[[str], Any], endpoints: Endpoints, sagemaker: Any
-) -> None:
-    role = client("iam").create_role(RoleName="reads-no-alarm", AssumeRolePolicyDocument=trust())["Role"]["Arn"]
-    sagemaker.create_model(
-        ModelName="unwatched",
-        ExecutionRoleArn=role,
-        PrimaryContainer={"Image": IMAGE, "ModelDataUrl": f"s3://{BUCKET}/echo.tar.gz"},
-    )
-    variant = {"VariantName": "v", "ModelName": "unwatched", "InstanceType": "ml.c5.xlarge", "InitialInstanceCount": 1}
-    sagemaker.create_endpoint_config(EndpointConfigName="unwatched", ProductionVariants=[variant])
-    client("cloudwatch").put_metric_alarm(
-        AlarmName="unread",
-        EvaluationPeriods=1,
-        ComparisonOperator="GreaterThanThreshold",
-        MetricName="m",
-        Namespace="n",
-    )
+def test_a_guarded_endpoint_whose_role_may_not_read_its_alarms_is_failed(client: Clients, endpoints: Endpoints) -> None:
+    config = endpoints.config("unwatched", role=make_role(client("iam"), "reads-no-alarm"))
+    put_alarm(client("cloudwatch"), "unread")
     alarms = {"AutoRollbackConfiguration": {"Alarms": [{"AlarmName": "unread"}]}}
-    endpoints.names.append("unwatched")
-    sagemaker.create_endpoint(EndpointName="unwatched", EndpointConfigName="unwatched", DeploymentConfig=alarms)
-    described = endpoints.settled("unwatched")
+    described = endpoints.settled(endpoints.create("unwatched", config=config, DeploymentConfig=alarms))
     assert described["EndpointStatus"] == "Failed"
     assert "is not authorized to perform: cloudwatch:DescribeAlarms on resource: " in described["FailureReason"]
     client("cloudwatch").delete_alarms(AlarmNames=["unread"])

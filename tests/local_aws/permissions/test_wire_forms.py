@@ -15,8 +15,8 @@ from botocore.credentials import Credentials
 
 from local_aws.permissions.enforced import CALLS_FILE
 from local_aws.process.local_account import LocalAccount
-from tests.local_aws.conftest import BUCKET
-from tests.local_aws.permissions.test_enforced import ACCOUNT, Clients, Roles, allow, roles  # noqa: F401  a fixture
+from tests.local_aws.conftest import BUCKET, Clients, allow
+from tests.local_aws.permissions.conftest import ACCOUNT, Roles
 
 pytestmark = pytest.mark.integration
 
@@ -66,7 +66,7 @@ def send(account: LocalAccount, keys: Mapping[str, str], sent: Sent) -> requests
 
 
 @pytest.fixture
-def world(roles: Roles, client: Clients) -> Iterator[None]:  # noqa: F811
+def world(roles: Roles, client: Clients) -> Iterator[None]:
     """An admin that no role may assume, a model, a schedule and a versioned object."""
     roles.role("wire-admin", allow("*"), trusted={"Service": "ecs-tasks.amazonaws.com"})
     for name in ("open", "secret"):
@@ -87,14 +87,14 @@ def world(roles: Roles, client: Clients) -> Iterator[None]:  # noqa: F811
         client("sagemaker").delete_model(ModelName=name)
 
 
-def calls_of(roles: Roles, name: str) -> list[str]:  # noqa: F811
+def calls_of(roles: Roles, name: str) -> list[str]:
     if not (roles.account.log_file.parent / CALLS_FILE).exists():  # the first call makes it
         return []
     role = f"arn:aws:iam::{ACCOUNT}:role/{name}"
     return [call["operation"] for call in roles.calls() if call["role"] == role]
 
 
-def as_role(roles: Roles, sent: Sent) -> Mapping[str, str]:  # noqa: F811
+def as_role(roles: Roles, sent: Sent) -> Mapping[str, str]:
     arn = roles.role("wire", allow(sent.allowed, resource=sent.resource))
     keys: Mapping[str, str] = roles.sts.assume_role(RoleArn=arn, RoleSessionName="session")["Credentials"]
     return keys
@@ -153,11 +153,7 @@ TWO_READINGS = {
 
 @pytest.mark.parametrize("form", TWO_READINGS)
 def test_a_request_with_two_readings_is_refused_and_nothing_is_done(
-    form: str,
-    world: None,
-    roles: Roles,  # noqa: F811
-    account: LocalAccount,
-    client: Clients,
+    form: str, world: None, roles: Roles, account: LocalAccount, client: Clients
 ) -> None:
     sent, status = TWO_READINGS[form]
     answer = send(account, as_role(roles, sent), sent)
@@ -210,10 +206,7 @@ ONE_READING = {
 
 @pytest.mark.parametrize("form", ONE_READING)
 def test_the_call_that_was_checked_is_the_call_that_is_done_and_noted(
-    form: str,
-    world: None,
-    roles: Roles,  # noqa: F811
-    account: LocalAccount,
+    form: str, world: None, roles: Roles, account: LocalAccount
 ) -> None:
     sent, noted, answered = ONE_READING[form]
     before = len(calls_of(roles, "wire"))
@@ -231,7 +224,7 @@ def test_the_owner_is_refused_a_second_reading_too(account: LocalAccount) -> Non
     assert "sts takes no parameters in the URL, and this one has Action." in answer.text
 
 
-def test_the_name_of_an_endpoint_is_decoded_once(account: LocalAccount, roles: Roles) -> None:  # noqa: F811
+def test_the_name_of_an_endpoint_is_decoded_once(account: LocalAccount, roles: Roles) -> None:
     path, body = "/endpoints/a%2562/invocations", b"{}"
     sent = Sent(service="sagemaker", path=path, body=body, allowed="sagemaker:InvokeEndpoint")
     answer = send(account, as_role(roles, sent), sent)

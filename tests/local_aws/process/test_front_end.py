@@ -26,9 +26,8 @@ DIFFERENT = {"a json-header-size that is no number": 400}
 
 
 @pytest.fixture(scope="module")
-def triton(echo_repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
-    log = tmp_path_factory.mktemp("front_end") / "log"
-    with start_triton(echo_repository, default_model="echo", environment={}, log_file=log) as server:
+def triton(echo_repository: Path) -> Iterator[TritonServer]:
+    with start_triton(echo_repository, "echo") as server:
         yield server
 
 

@@ -1,6 +1,5 @@
 """The account as a process: it leaves nothing behind, whichever way it ends, and refuses in one sentence."""
 
-import json
 import os
 import signal
 import socket
@@ -20,7 +19,7 @@ from local_aws.process.local_account import LocalAccount, role_session
 from local_aws.process.triton import TritonServer, container_flags
 from local_aws.process.triton_toolchain import TritonToolchain
 from tests.builders import known, message_of
-from tests.local_aws.conftest import REPLAYING, Endpoints, clients, gone, upload, wait_until
+from tests.local_aws.conftest import REPLAYING, Endpoints, clients, gone, make_role, upload, wait_until
 from tests.local_aws.sagemaker.test_recommendation_jobs import request, under_load
 from tests.quick_triton import EXTRA, FLAGS, over_tcp
 from workloads import ROOT, Unavailable
@@ -204,16 +203,10 @@ def test_the_containers_variables_become_tritons_flags() -> None:
     ]
 
 
-TRUST = {
-    "Version": "2012-10-17",
-    "Statement": [{"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}],
-}
-
-
 @pytest.mark.integration
 def test_boto3_calls_the_account_as_the_role(account: LocalAccount, monkeypatch: pytest.MonkeyPatch) -> None:
     iam = boto3.client("iam", **account.client_arguments())
-    arn = iam.create_role(RoleName="step", AssumeRolePolicyDocument=json.dumps(TRUST))["Role"]["Arn"]
+    arn = make_role(iam, "step", trusted={"AWS": "*"})
     variables = role_session(account.environment, arn)
     assert account.environment["AWS_SECRET_ACCESS_KEY"] not in variables.values(), "the owner's key stays out"
     for name, value in variables.items():

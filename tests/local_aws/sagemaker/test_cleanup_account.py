@@ -1,6 +1,6 @@
 """Cleanup of an account: it decides by tags, tolerates half-deleted tests, and outlasts throttling."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,7 +11,7 @@ from aws_api.expiry import expiry_of, expiry_tag
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli.jobs import CleanupResult, cleanup
 from local_aws.process.local_account import LocalAccount
-from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, Endpoints, wait_until
+from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, Endpoints, refused
 from tests.local_aws.sagemaker.test_recommender_runs import session
 
 NOW = datetime.now(UTC)
@@ -24,33 +24,8 @@ def reached(account: LocalAccount, monkeypatch: pytest.MonkeyPatch) -> boto3.Ses
     return session(account)
 
 
-def _model(sagemaker: Any, name: str, *tags: dict[str, str]) -> dict[str, Any]:
-    container = {"Image": IMAGE, "ModelDataUrl": f"s3://{BUCKET}/echo.tar.gz"}
-    request = {"ModelName": name, "ExecutionRoleArn": ROLE, "PrimaryContainer": container, "Tags": list(tags)}
-    sagemaker.create_model(**request)
-    return request
-
-
-def _config(name: str, model: str, *tags: dict[str, str]) -> dict[str, Any]:
-    variant = {
-        "VariantName": "AllTraffic",
-        "ModelName": model,
-        "InstanceType": "ml.c5.xlarge",
-        "InitialInstanceCount": 1,
-    }
-    return {"EndpointConfigName": name, "ProductionVariants": [variant], "Tags": list(tags)}
-
-
 def _outcomes(found: Iterable[CleanupResult], prefix: str) -> dict[tuple[str, str], str]:
     return {(one.kind, one.name): one.outcome for one in found if one.name.startswith(prefix)}
-
-
-def _is_gone(call: Callable[..., Any], **name: str) -> bool:
-    try:
-        call(**name)
-    except Exception as error:
-        return "Could not find" in str(error)
-    return False
 
 
 def test_what_a_killed_experiment_left_behind_is_deleted_and_nothing_else(
@@ -58,12 +33,9 @@ def test_what_a_killed_experiment_left_behind_is_deleted_and_nothing_else(
 ) -> None:
     """The endpoint's configuration is gone already; the others are half of a test that was deleted."""
     expired, other = expiry_tag(PAST), {"Key": "workload", "Value": "spellcheck"}
-    for name, tags in (("left-old", [expired]), ("left-new", [expiry_tag(FUTURE)]), ("left-mine", [other])):
-        _model(sagemaker, name, *tags)
-        sagemaker.create_endpoint_config(**_config(name, name, *tags))
-    endpoints.names.append("left-old")
-    sagemaker.create_endpoint(EndpointName="left-old", EndpointConfigName="left-old", Tags=[expired, other])
-    endpoints.settled("left-old")
+    for name, tag in (("left-old", expired), ("left-new", expiry_tag(FUTURE)), ("left-mine", other)):
+        endpoints.config(name, tags=[tag])
+    endpoints.settled(endpoints.create("left-old", config="left-old", Tags=[expired, other]))
     sagemaker.delete_endpoint_config(EndpointConfigName="left-old")
 
     account = SageMakerAccount(reached)
@@ -71,26 +43,26 @@ def test_what_a_killed_experiment_left_behind_is_deleted_and_nothing_else(
     assert shown == {
         ("endpoint", "left-old"): "would be deleted",
         ("endpoint-config", "left-new"): "kept",
-        ("model", "left-old"): "would be deleted",
-        ("model", "left-new"): "kept",
+        ("model", "left-old-model"): "would be deleted",
+        ("model", "left-new-model"): "kept",
     }
     done = _outcomes(cleanup(account, NOW, dry_run=False), "left-")
     assert done == {key: outcome.replace("would be ", "") for key, outcome in shown.items()}
-    wait_until(lambda: _is_gone(sagemaker.describe_endpoint, EndpointName="left-old"))
-    assert _is_gone(sagemaker.describe_model, ModelName="left-old")
-    assert sagemaker.describe_model(ModelName="left-mine")
+    assert endpoints.deleted("left-old")[2].startswith("Could not find")
+    assert refused(sagemaker.describe_model, ModelName="left-old-model")[2].startswith("Could not find")
+    assert sagemaker.describe_model(ModelName="left-mine-model")
     again = _outcomes(cleanup(account, NOW, dry_run=False), "left-")
-    assert again == {("endpoint-config", "left-new"): "kept", ("model", "left-new"): "kept"}
+    assert again == {("endpoint-config", "left-new"): "kept", ("model", "left-new-model"): "kept"}
 
 
 def test_what_an_experiment_takes_up_again_has_a_new_expiry(reached: boto3.Session, sagemaker: Any) -> None:
     """A resumed experiment may use old resources; a cleanup must not delete it."""
     account = SageMakerAccount(reached)
-    request = _model(sagemaker, "resumed-1", expiry_tag(PAST))
-    account.make_model({**request, "Tags": [expiry_tag(FUTURE)]})
+    container = {"Image": IMAGE, "ModelDataUrl": f"s3://{BUCKET}/echo.tar.gz"}
+    request = {"ModelName": "resumed-1", "ExecutionRoleArn": ROLE, "PrimaryContainer": container}
+    for expires_at in (PAST, FUTURE):
+        account.make_model({**request, "Tags": [expiry_tag(expires_at)]})
     arn = sagemaker.describe_model(ModelName="resumed-1")["ModelArn"]
     tags = sagemaker.list_tags(ResourceArn=arn)["Tags"]
     assert [expiry_of([tag]) for tag in tags] == [FUTURE.replace(microsecond=0)]
-    assert _outcomes(cleanup(SageMakerAccount(reached), NOW, dry_run=False), "resumed-") == {
-        ("model", "resumed-1"): "kept"
-    }
+    assert _outcomes(cleanup(account, NOW, dry_run=False), "resumed-") == {("model", "resumed-1"): "kept"}

@@ -2,22 +2,21 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from local_aws.process.local_account import LocalAccount
 from local_aws.sagemaker.guardrails import Guardrails
-from tests.local_aws.conftest import Endpoints, wait_until
+from tests.local_aws.conftest import Clients, Endpoints, put_alarm, refused, wait_until
 from tests.local_aws.sagemaker.test_local_endpoints import invoke, triton_of
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def cloudwatch(client: Callable[[str], Any]) -> Iterator[Any]:
+def cloudwatch(client: Clients) -> Iterator[Any]:
     yield client("cloudwatch")
     client("cloudwatch").delete_alarms(AlarmNames=["slow", "slow-bad", "slow-fix"])
 
@@ -51,21 +50,18 @@ def test_alarms_of_the_rollback_must_exist_and_one_that_is_on_keeps_the_old_flee
     old, new = endpoints.config("guarded-old"), endpoints.config("guarded-new")
     name = endpoints.create("guarded", config=old)
     endpoints.settled(name)
-    with pytest.raises(ClientError) as refusal:
-        sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=new, DeploymentConfig=guarded("slow"))
-    assert refusal.value.response["Error"]["Message"] == (
+    update = {"EndpointName": name, "EndpointConfigName": new, "DeploymentConfig": guarded("slow")}
+    assert refused(sagemaker.update_endpoint, **update)[2] == (
         "AutoRollbackConfiguration names alarms that do not exist in us-east-1: slow. Create them first."
     )
-    cloudwatch.put_metric_alarm(
-        AlarmName="slow", EvaluationPeriods=1, ComparisonOperator="GreaterThanThreshold", MetricName="m", Namespace="n"
-    )
+    put_alarm(cloudwatch, "slow")
     cloudwatch.set_alarm_state(AlarmName="slow", StateValue="ALARM", StateReason="a test")
-    sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=new, DeploymentConfig=guarded("slow"))
+    sagemaker.update_endpoint(**update)
     described = endpoints.settled(name)
     assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", old)
     assert described["FailureReason"] == ("The update of endpoint guarded was rolled back: slow is in ALARM.")
     cloudwatch.set_alarm_state(AlarmName="slow", StateValue="OK", StateReason="a test")
-    sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=new, DeploymentConfig=guarded("slow"))
+    sagemaker.update_endpoint(**update)
     described = endpoints.settled(name)
     assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", new)
     assert described["LastDeploymentConfig"] == guarded("slow")

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from botocore.exceptions import ClientError
 from aws_api.sagemaker import SageMakerAccount
 from local_aws import machine
 from local_aws.process.local_account import LocalAccount
-from tests.local_aws.conftest import Endpoints, echo_request, gone, wait_until
+from tests.local_aws.conftest import Clients, Endpoints, echo_request, gone, refused, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -45,20 +44,14 @@ def log_of(account: LocalAccount, endpoint: str, variant: str) -> list[str]:
     return [event["message"] for event in told["events"]]
 
 
-def refusal(call: Callable[[], object]) -> dict[str, str]:
-    with pytest.raises(ClientError) as refused:
-        call()
-    return {key: str(value) for key, value in refused.value.response["Error"].items()}
-
-
 def test_an_endpoint_is_created_answers_is_updated_and_deleted(
     endpoints: Endpoints, runtime: Any, account: LocalAccount, sagemaker: Any, tmp_path: Path
 ) -> None:
     first_gate, second_gate = tmp_path / "first", tmp_path / "second"
     name = endpoints.create("life", config=endpoints.config("life-1", count=3, GATE=str(first_gate)))
     assert sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] == "Creating"
-    busy = {"Code": "ValidationException", "Message": f'Cannot update in-progress endpoint "{ARN}:endpoint/life".'}
-    assert refusal(lambda: sagemaker.delete_endpoint(EndpointName=name)) == busy
+    busy = (400, "ValidationException", f'Cannot update in-progress endpoint "{ARN}:endpoint/life".')
+    assert refused(sagemaker.delete_endpoint, EndpointName=name) == busy
     first_gate.touch()
     described = endpoints.settled(name)
     assert described["EndpointStatus"] == "InService"
@@ -82,8 +75,8 @@ def test_an_endpoint_is_created_answers_is_updated_and_deleted(
     )
     assert sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] == "Updating"
     assert invoke(runtime, name, "a") == ["got a"], "the old one answers while the new one starts"
-    assert refusal(lambda: sagemaker.update_endpoint(EndpointName=name, EndpointConfigName="life-1")) == busy
-    assert refusal(lambda: sagemaker.delete_endpoint(EndpointName=name)) == busy
+    assert refused(sagemaker.update_endpoint, EndpointName=name, EndpointConfigName="life-1") == busy
+    assert refused(sagemaker.delete_endpoint, EndpointName=name) == busy
     second_gate.touch()
     described = endpoints.settled(name)
     assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", "life-2")
@@ -98,12 +91,8 @@ def test_an_endpoint_is_created_answers_is_updated_and_deleted(
     second = triton_of(account, name)
     sagemaker.delete_endpoint(EndpointName=name)
     wait_until(lambda: gone(second))
-    with pytest.raises(ClientError) as refused:
-        wait_until(lambda: sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] != "Deleting")
-    assert refused.value.response["Error"] == {
-        "Code": "ValidationException",
-        "Message": f'Could not find endpoint "{ARN}:endpoint/life".',
-    }
+    missing = f'Could not find endpoint "{ARN}:endpoint/life".'
+    assert endpoints.deleted(name) == (400, "ValidationException", missing)
 
 
 def test_an_endpoint_that_starts_is_deleted_as_soon_as_sagemaker_allows_it(
@@ -119,12 +108,11 @@ def test_an_endpoint_that_starts_is_deleted_as_soon_as_sagemaker_allows_it(
 
     aws.delete_endpoint(name, said.append, sleep)
     assert said[0] == "Endpoint impatient starts or updates. Waiting to delete it: 0 of 60 min"
-    with pytest.raises(ClientError, match="Could not find endpoint"):
-        wait_until(lambda: sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] != "Deleting")
+    assert endpoints.deleted(name)[2].startswith("Could not find endpoint")
 
 
 def test_an_autoscaled_variant_keeps_its_instance_type_until_it_is_deregistered(
-    endpoints: Endpoints, sagemaker: Any, client: Callable[[str], Any]
+    endpoints: Endpoints, sagemaker: Any, client: Clients
 ) -> None:
     """https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-scaling-update.html"""
     name = endpoints.create("scaled", config=endpoints.config("scaled-1"))
@@ -141,12 +129,13 @@ def test_an_autoscaled_variant_keeps_its_instance_type_until_it_is_deregistered(
 
     sagemaker.update_endpoint(EndpointName=name, EndpointConfigName="scaled-2")
     assert endpoints.settled(name)["EndpointConfigName"] == "scaled-2", "another model is no other type"
-    assert refusal(lambda: sagemaker.update_endpoint(EndpointName=name, EndpointConfigName="scaled-3")) == {
-        "Code": "ValidationException",
-        "Message": "Variant AllTraffic of endpoint scaled is registered with Application Auto Scaling, and the update "
+    assert refused(sagemaker.update_endpoint, EndpointName=name, EndpointConfigName="scaled-3") == (
+        400,
+        "ValidationException",
+        "Variant AllTraffic of endpoint scaled is registered with Application Auto Scaling, and the update "
         "would remove it or change its instance type ml.c5.xlarge. Delete its scaling policies and call "
         "DeregisterScalableTarget first.",
-    }
+    )
     scaling.deregister_scalable_target(**target)
     sagemaker.update_endpoint(EndpointName=name, EndpointConfigName="scaled-3")
     assert endpoints.settled(name)["EndpointConfigName"] == "scaled-3"
@@ -192,9 +181,9 @@ def test_a_killed_triton_fails_its_endpoint_with_the_last_log_lines(
 def test_a_bad_body_is_a_model_error_that_says_what_is_wrong(
     shared_endpoint: str, runtime: Any, account: LocalAccount, body: str, status: int, said: str
 ) -> None:
-    with pytest.raises(runtime.exceptions.ModelError) as refused:
+    with pytest.raises(runtime.exceptions.ModelError) as failed:
         runtime.invoke_endpoint(EndpointName=shared_endpoint, ContentType="application/json", Body=body)
-    answer = refused.value.response
+    answer = failed.value.response
     assert answer["ResponseMetadata"]["HTTPStatusCode"] == 424
     assert answer["OriginalStatusCode"] == status
     assert said in answer["OriginalMessage"]
@@ -207,14 +196,12 @@ def test_a_bad_body_is_a_model_error_that_says_what_is_wrong(
 
 
 def test_a_body_over_six_mebibytes_is_refused(shared_endpoint: str, runtime: Any) -> None:
-    with pytest.raises(ClientError) as refused:
-        runtime.invoke_endpoint(EndpointName=shared_endpoint, Body=b"x" * 6_291_457)
-    assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 413
-    assert "HTTP content length exceeded 6291456 bytes." in str(refused.value)
+    status, _, message = refused(runtime.invoke_endpoint, EndpointName=shared_endpoint, Body=b"x" * 6_291_457)
+    assert (status, "HTTP content length exceeded 6291456 bytes." in message) == (413, True), message
 
 
 def test_invocations_are_published_with_microsecond_latencies(
-    shared_endpoint: str, runtime: Any, client: Callable[[str], Any]
+    shared_endpoint: str, runtime: Any, client: Clients
 ) -> None:
     invoke(runtime, shared_endpoint, "a")
     with pytest.raises(runtime.exceptions.ModelError):
@@ -240,7 +227,7 @@ def test_invocations_are_published_with_microsecond_latencies(
 
 
 def test_a_variant_is_scaled_and_its_policy_told_as_the_api_tells_them(
-    shared_endpoint: str, client: Callable[[str], Any], endpoints: Endpoints
+    shared_endpoint: str, client: Clients, endpoints: Endpoints
 ) -> None:
     scaling, cloudwatch = client("application-autoscaling"), client("cloudwatch")
     target = {

@@ -1,25 +1,24 @@
 """An account with the quotas of a new AWS account, and with the limits that AWS documents for recommender jobs."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 from moto.sagemaker.exceptions import ValidationError
 
 from local_aws.process.local_account import LocalAccount
 from local_aws.quotas import ENDPOINTS
 from local_aws.sagemaker.recommendation_request import check_documented_limits
-from tests.local_aws.conftest import IMAGE, REPLAYING, ROLE, Endpoints, clients, upload, wait_until
+from tests.local_aws.conftest import IMAGE, REPLAYING, ROLE, Clients, Endpoints, clients, refused, upload, wait_until
 from tests.local_aws.sagemaker.test_recommendation_jobs import request
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory, toolchain: Path) -> Iterator[Callable[[str], Any]]:
+def client(tmp_path_factory: pytest.TempPathFactory, toolchain: Path) -> Iterator[Clients]:
     state = tmp_path_factory.mktemp("new_account")
     with LocalAccount.start(state=state, toolchain=toolchain, quotas="new-account", program=REPLAYING) as account:
         upload(account)
@@ -27,38 +26,33 @@ def client(tmp_path_factory: pytest.TempPathFactory, toolchain: Path) -> Iterato
 
 
 @pytest.fixture(scope="module")
-def sagemaker(client: Callable[[str], Any]) -> Any:
+def sagemaker(client: Clients) -> Any:
     return client("sagemaker")
 
 
-def refusal(call: Callable[..., Any], **members: Any) -> Any:
-    with pytest.raises(ClientError) as refused:
-        call(**members)
-    return refused.value.response["Error"]
-
-
-def beyond(quota: str, limit: int, used: int, delta: int) -> dict[str, str]:
-    return {
-        "Code": "ResourceLimitExceeded",
-        "Message": f"The account-level service limit '{quota}' is {limit} Instances, with current utilization of "
+def beyond(quota: str, limit: int, used: int, delta: int) -> tuple[int, str, str]:
+    return (
+        400,
+        "ResourceLimitExceeded",
+        f"The account-level service limit '{quota}' is {limit} Instances, with current utilization of "
         f"{used} Instances and a request delta of {delta} Instances. Please use AWS Service Quotas to request an "
         "increase for this quota. If AWS Service Quotas is not available, contact AWS support to request an increase "
         "for this quota.",
-    }
+    )
 
 
 def test_instances_beyond_the_quota_are_refused_beside_those_of_other_endpoints(endpoints: Endpoints) -> None:
     create, config = endpoints.sagemaker.create_endpoint, endpoints.config
     gpu = config("gpu", instance_type="ml.g4dn.xlarge")
-    answer = refusal(create, EndpointName="gpu", EndpointConfigName=gpu)
+    answer = refused(create, EndpointName="gpu", EndpointConfigName=gpu)
     assert answer == beyond("ml.g4dn.xlarge for endpoint usage", 0, 0, 1)
     both = ENDPOINTS["c"]["xlarge"]
     endpoints.create("fits", config=config("both", count=both))
-    answer = refusal(create, EndpointName="third", EndpointConfigName=config("one"))
+    answer = refused(create, EndpointName="third", EndpointConfigName=config("one"))
     assert answer == beyond("ml.c5.xlarge for endpoint usage", both, both, 1)
     endpoints.settled("fits")
     update = endpoints.sagemaker.update_endpoint
-    answer = refusal(update, EndpointName="fits", EndpointConfigName="one")
+    answer = refused(update, EndpointName="fits", EndpointConfigName="one")
     assert answer == beyond("ml.c5.xlarge for endpoint usage", both, both, 1), "a second fleet"
     endpoints.delete_all()
     wait_until(lambda: not endpoints.sagemaker.list_endpoints()["Endpoints"])
@@ -68,7 +62,7 @@ def test_instances_beyond_the_quota_are_refused_beside_those_of_other_endpoints(
 
 def test_no_processing_job_starts(sagemaker: Any) -> None:
     cluster = {"InstanceCount": 1, "InstanceType": "ml.c5.4xlarge", "VolumeSizeInGB": 10}
-    answer = refusal(
+    answer = refused(
         sagemaker.create_processing_job,
         ProcessingJobName="build",
         RoleArn=ROLE,
@@ -82,11 +76,11 @@ def test_a_jobs_endpoints_count(sagemaker: Any, endpoints: Endpoints) -> None:
     """The tests that run at once need their instances at once."""
     job = request("beyond", endpoints.model("echo"), instance_types=("ml.c5.4xlarge",) * 2)
     job["InputConfig"]["TrafficPattern"] = {"TrafficType": "PHASES", "Phases": [PHASE]}
-    answer = refusal(sagemaker.create_inference_recommendations_job, **job)
+    answer = refused(sagemaker.create_inference_recommendations_job, **job)
     assert answer == beyond("ml.c5.4xlarge for endpoint usage", 1, 0, 2)
 
 
-def test_service_quotas_lists_and_returns_the_values(client: Callable[[str], Any]) -> None:
+def test_service_quotas_lists_and_returns_the_values(client: Clients) -> None:
     quotas = client("service-quotas")
     pages = quotas.get_paginator("list_service_quotas").paginate(ServiceCode="sagemaker")
     listed = {each["QuotaName"]: each for page in pages for each in page["Quotas"]}
@@ -97,7 +91,7 @@ def test_service_quotas_lists_and_returns_the_values(client: Callable[[str], Any
     }
     one = listed["ml.c5.xlarge for endpoint usage"]
     assert quotas.get_service_quota(ServiceCode="sagemaker", QuotaCode=one["QuotaCode"])["Quota"] == one
-    assert refusal(quotas.get_service_quota, ServiceCode="ec2", QuotaCode="L-0")["Code"] == "NoSuchResourceException"
+    assert refused(quotas.get_service_quota, ServiceCode="ec2", QuotaCode="L-0")[1] == "NoSuchResourceException"
 
 
 PHASE = {"InitialNumberOfUsers": 3, "SpawnRate": 3, "DurationInSeconds": 120}
@@ -142,7 +136,7 @@ def test_traffic_beyond_the_documented_limits_is_refused(traffic: Any, job_s: in
     if not failures:
         check_documented_limits(configuration)
         return
-    with pytest.raises(ValidationError) as refused:
+    with pytest.raises(ValidationError) as caught:
         check_documented_limits(configuration)
     texts = [
         re.sub(
@@ -153,10 +147,11 @@ def test_traffic_beyond_the_documented_limits_is_refused(traffic: Any, job_s: in
         for failure in failures
     ]
     count = f"{len(texts)} validation error{'s' if len(texts) > 1 else ''} detected"
-    assert refused.value.message == f"{count}: {'; '.join(texts)}{LIFTED}"
+    assert caught.value.message == f"{count}: {'; '.join(texts)}{LIFTED}"
 
 
 def test_without_the_quick_pace_a_job_with_short_phases_is_refused(sagemaker: Any, endpoints: Endpoints) -> None:
-    answer = refusal(sagemaker.create_inference_recommendations_job, **request("short", endpoints.model("short")))
-    assert answer["Code"] == "ValidationException"
-    assert answer["Message"].startswith("2 validation errors detected: Value '1' at 'inputConfig.trafficPattern")
+    job = request("short", endpoints.model("short"))
+    _, code, message = refused(sagemaker.create_inference_recommendations_job, **job)
+    assert code == "ValidationException"
+    assert message.startswith("2 validation errors detected: Value '1' at 'inputConfig.trafficPattern")

@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 from moto.sagemaker.exceptions import ResourceInUseException, ValidationError
 
 from local_aws.sagemaker import processing_jobs
 from local_aws.sagemaker.processing_jobs import ProcessingJobs
 from local_aws.settings import AccountSettings, ContainerRunner
-from tests.local_aws.conftest import wait_until
+from tests.local_aws.conftest import refused, wait_until
 from tests.scripts.rehearsal.test_processing_jobs import request
 
 ROLE = "arn:aws:iam::123456789012:role/jobs"
@@ -26,9 +25,7 @@ def processing(folder: Path, *command: str) -> ProcessingJobs:
 
 @pytest.mark.integration
 def test_a_processing_job_is_refused_in_one_sentence(sagemaker: Any) -> None:
-    with pytest.raises(ClientError) as refused:
-        sagemaker.create_processing_job(**request("one", ROLE))
-    assert refused.value.response["Error"]["Message"] == (
+    assert refused(sagemaker.create_processing_job, **request("one", ROLE))[2] == (
         "This local account cannot do this: CreateProcessingJob, because no container runs here."
     )
     assert sagemaker.list_processing_jobs()["ProcessingJobSummaries"] == []

@@ -5,7 +5,6 @@ The jobs replay figures.
 
 import os
 import signal
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from local_aws import machine
 from local_aws.process.local_account import LocalAccount
-from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, Endpoints, echo_request, wait_until
+from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, Clients, Endpoints, echo_request, refused, wait_until
 from tests.local_aws.replayed_load import LATENCY_MS, PER_USER
 
 pytestmark = pytest.mark.integration
@@ -79,7 +78,7 @@ def steps(sagemaker: Any, name: str) -> list[dict[str, Any]]:
     return found
 
 
-def metric_values(client: Callable[[str], Any], name: str, step: dict[str, Any], metric: str, stat: str) -> list[float]:
+def metric_values(client: Clients, name: str, step: dict[str, Any], metric: str, stat: str) -> list[float]:
     benchmark = step["InferenceBenchmark"]
     began = benchmark["InvocationStartTime"]
     dimensions = {"JobName": name, "EndpointName": benchmark["EndpointConfiguration"]["EndpointName"]}
@@ -103,7 +102,7 @@ def metric_values(client: Callable[[str], Any], name: str, step: dict[str, Any],
 
 
 def test_a_job_tests_every_combination_and_reports_it_in_the_apis_shape(
-    sagemaker: Any, client: Callable[[str], Any], model: str
+    sagemaker: Any, client: Clients, model: str
 ) -> None:
     wanted = request("happy", model)
     ranges = [{"Name": "DELAY_S", "Value": ["0.02", "0.08"]}]
@@ -143,7 +142,7 @@ def test_a_job_tests_every_combination_and_reports_it_in_the_apis_shape(
     assert tags["workload"] == "other"
 
 
-def test_a_job_stopped_midway_keeps_what_it_measured(sagemaker: Any, client: Callable[[str], Any], model: str) -> None:
+def test_a_job_stopped_midway_keeps_what_it_measured(sagemaker: Any, client: Clients, model: str) -> None:
     sagemaker.create_inference_recommendations_job(**request("halted", model, seconds=120))
     under_load(sagemaker, client, "halted")
     sagemaker.stop_inference_recommendations_job(JobName="halted")
@@ -157,7 +156,7 @@ def test_a_job_stopped_midway_keeps_what_it_measured(sagemaker: Any, client: Cal
 
 
 def test_a_triton_killed_midway_fails_the_job_and_keeps_what_was_measured(
-    sagemaker: Any, client: Callable[[str], Any], model: str, account: LocalAccount
+    sagemaker: Any, client: Clients, model: str, account: LocalAccount
 ) -> None:
     sagemaker.create_inference_recommendations_job(**request("killed", model, seconds=120))
     under_load(sagemaker, client, "killed")
@@ -175,7 +174,7 @@ def test_a_triton_killed_midway_fails_the_job_and_keeps_what_was_measured(
     assert sum(metric_values(client, "killed", step, "ClientInvocations", "Sum")) > 50
 
 
-def under_load(sagemaker: Any, client: Callable[[str], Any], name: str) -> None:
+def under_load(sagemaker: Any, client: Clients, name: str) -> None:
     def measured() -> bool:
         (step,) = steps(sagemaker, name)
         job = sagemaker.describe_inference_recommendations_job(JobName=name)
@@ -190,11 +189,11 @@ def under_load(sagemaker: Any, client: Callable[[str], Any], name: str) -> None:
 def test_a_name_that_is_taken_is_refused_as_the_service_does(sagemaker: Any, model: str) -> None:
     wanted = request("taken", model, instance_types=("ml.g4dn.xlarge",))
     arn = sagemaker.create_inference_recommendations_job(**wanted)["JobArn"]
-    with pytest.raises(sagemaker.exceptions.ResourceInUse) as refused:
-        sagemaker.create_inference_recommendations_job(**wanted)
-    assert refused.value.response["Error"]["Message"] == (
+    assert refused(sagemaker.create_inference_recommendations_job, **wanted) == (
+        400,
+        "ResourceInUse",
         "InferenceRecommendationsJob names must be unique within an AWS account and region, and there is already an "
-        f"InferenceRecommendationsJob with this name ({arn})."
+        f"InferenceRecommendationsJob with this name ({arn}).",
     )
 
 
@@ -231,9 +230,7 @@ def test_a_bad_request_is_refused_in_one_sentence(
     bad = {**request("bad", model), **members}
     changed = {**bad["InputConfig"], **configuration}
     bad["InputConfig"] = {name: value for name, value in changed.items() if value is not None}
-    with pytest.raises(ClientError) as refused:
-        sagemaker.create_inference_recommendations_job(**bad)
-    assert refused.value.response["Error"] == {"Code": "ValidationException", "Message": message}
+    assert refused(sagemaker.create_inference_recommendations_job, **bad) == (400, "ValidationException", message)
 
 
 def test_jobs_are_listed_by_name_status_and_page(sagemaker: Any, model: str) -> None:
@@ -280,7 +277,7 @@ def test_a_model_package_is_tested_by_its_container_payload_and_instance_types(s
 
 
 def test_an_existing_endpoint_is_tested_where_it_is_and_goes_on_answering(
-    sagemaker: Any, client: Callable[[str], Any], runtime: Any, endpoints: Endpoints, model: str
+    sagemaker: Any, client: Clients, runtime: Any, endpoints: Endpoints, model: str
 ) -> None:
     endpoints.create("lives", config=endpoints.config("lives-config"))
     assert endpoints.settled("lives")["EndpointStatus"] == "InService"
@@ -308,7 +305,7 @@ def test_an_existing_endpoint_is_tested_where_it_is_and_goes_on_answering(
 
 
 def test_a_job_writes_the_log_stream_that_the_sagemaker_sdk_waits_for(
-    sagemaker: Any, client: Callable[[str], Any], model: str
+    sagemaker: Any, client: Clients, model: str
 ) -> None:
     sagemaker.create_inference_recommendations_job(**request("logged", model))
     stream = {"logGroupName": "/aws/sagemaker/InferenceRecommendationsJobs", "logStreamName": "logged/execution"}

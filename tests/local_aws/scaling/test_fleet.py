@@ -17,6 +17,7 @@ from local_aws.sagemaker.endpoint import LocalEndpoint
 from local_aws.sagemaker.endpoint_fleet import EndpointVariant, Fleet
 from local_aws.sagemaker.model_host import ModelContainer, ModelHost
 from local_aws.settings import AccountSettings
+from tests.builders import known
 from tests.local_aws.conftest import wait_until
 from workloads import Unavailable
 
@@ -115,9 +116,7 @@ def test_a_server_ends_when_its_last_invocation_has_been_answered() -> None:
         with ExitStack() as invocations:
             leased: set[int] = set()
             while leased != {1, 2}:
-                picked = invocations.enter_context(made.lease("only"))
-                assert picked is not None
-                leased.add(picked[1].pid)
+                leased.add(known(invocations.enter_context(made.lease("only")))[1].pid)
             scaling = threads.submit(made.scale, "shop", {"only": 1})
             wait_until(lambda: made.servers("only") == 1, HANGS_S, 0.001)
             time.sleep(0.05)  # time enough to stop one, were it not for its invocation

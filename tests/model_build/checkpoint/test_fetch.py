@@ -13,6 +13,7 @@ from moto import mock_aws
 
 from inference_recommender.payloads import tar_gz
 from model_build.checkpoint.fetch import fetch_from_hub, fetch_from_s3
+from tests.builders import failure_of, message_of
 from tests.hugging_face_hub import COMMIT, Hub, hugging_face_hub
 from workloads import Unavailable
 
@@ -38,13 +39,6 @@ NOT_READ = {
 
 def files_of(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-
-
-def why_not(fetch: Any, *arguments: Any) -> str:
-    with pytest.raises(Unavailable) as caught:
-        fetch(*arguments)
-    assert caught.value.exit_code == 3
-    return str(caught.value)
 
 
 @pytest.fixture(scope="module")
@@ -104,8 +98,8 @@ def test_a_missing_or_invalid_object_in_s3_is_refused_and_leaves_no_files(s3: An
     for key, (body, _) in ARCHIVES.items():
         s3.put_object(Bucket="models", Key=key, Body=body)
     s3.put_object(Bucket="models", Key="other.tgz", Body=tar_gz({"logs.txt": b""}))
-    error = why_not(fetch_from_s3, uri, tmp_path / "cache", s3)
-    assert error == f"The checkpoint '{uri}' cannot be fetched: {S3_REFUSALS[uri]}"
+    message = f"The checkpoint '{uri}' cannot be fetched: {S3_REFUSALS[uri]}"
+    assert failure_of(Unavailable, fetch_from_s3, uri, tmp_path / "cache", s3) == (message, 3)
     assert files_of(tmp_path) == {}
 
 
@@ -168,7 +162,7 @@ def test_a_model_that_the_hub_does_not_send_is_explained(
     hub.expired.add("hf_last_year")
     if token:
         monkeypatch.setenv("HF_TOKEN", token)
-    assert why_not(fetch_from_hub, name, tmp_path) == f"The checkpoint '{name}' {reason}"
+    assert failure_of(Unavailable, fetch_from_hub, name, tmp_path) == (f"The checkpoint '{name}' {reason}", 3)
     monkeypatch.setenv("HF_TOKEN", "hf_ours")
     assert files_of(fetch_from_hub("team/model", tmp_path)) == FILES
     assert hub.tokens_at_cdn == []
@@ -198,4 +192,5 @@ def test_without_the_hub_a_build_uses_the_downloaded_files(
     folder = fetch_from_hub("team/model", tmp_path)
     monkeypatch.setattr(f"huggingface_hub.constants.{setting}", value)
     assert fetch_from_hub("team/model", tmp_path) == folder
-    assert why_not(fetch_from_hub, "team/other", tmp_path) == f"The checkpoint 'team/other' cannot be fetched: {reason}"
+    message = message_of(Unavailable, fetch_from_hub, "team/other", tmp_path)
+    assert message == f"The checkpoint 'team/other' cannot be fetched: {reason}"

@@ -22,15 +22,15 @@ from model_build.checkpoint.families import FAMILIES
 from model_build.encoder import bert, export, graphs, verify
 from model_build.execute import build
 from model_build.parity import ParityFailed
-from model_build.plan import BuildPlan, plan
 from model_build.triton.repository import version_folder
 from tests.builders import known, message_of
 from tests.model_build.encoder.test_openvino import needs_bf16
+from tests.model_build.miniatures import edited, plan_of
 from tests.model_build.miniatures.tiny_bert import LABELS
 from tests.model_build.miniatures.tiny_families import AUTO, int8_limit, make_checkpoint, make_workload
 from tests.model_build.spoiled import spoil
 from tests.quick_triton import start_triton
-from workloads import EncoderModel, ProjectError, Row, UsageError, WorkloadFolder
+from workloads import EncoderModel, ProjectError, Row, UsageError
 
 CELLS = [(family.model_type, task) for family in FAMILIES.values() for task in AUTO if family.architectures(task)]
 DIFFERENT = ("bert", "roberta", "distilbert", "electra", "albert", "mpnet", "megatron-bert")
@@ -162,9 +162,8 @@ def test_unnamed_labels_get_the_names_of_the_workload(tmp_path: Path) -> None:
 def test_inputs_that_are_left_open_have_no_token_types_where_the_model_has_none(tmp_path: Path) -> None:
     workload = make_workload(tmp_path / "workloads", "distilbert", "text-classification")
     assert plan_of(workload, "cpu").compile_inputs.encoder.inputs == ("input_ids", "attention_mask")
-    text = workload.file.read_text()
-    workload.file.write_text(text.replace("[model]", '[model]\ninputs = ["input_ids", "token_type_ids"]'))
-    assert message_of(UsageError, plan_of, WorkloadFolder(workload.path), "cpu") == (
+    typed = edited(workload, "[model]", '[model]\ninputs = ["input_ids", "token_type_ids"]')
+    assert message_of(UsageError, plan_of, typed, "cpu") == (
         f'{workload.file}: model.inputs: got ["input_ids", "token_type_ids"], but the model knows no token types. '
         "Leave token_type_ids out."
     )
@@ -192,10 +191,6 @@ def test_a_target_that_does_not_support_the_family_is_refused(family: str, targe
     workload = make_workload(tmp_path / "other", family, "text-classification")
     message = message_of(UsageError, plan_of, workload, target)
     assert message == f"{workload.file}: targets.{target}.{TARGETS[family, target]}"
-
-
-def plan_of(workload: WorkloadFolder, target: str) -> BuildPlan:
-    return plan(workload, target, workload.path.parent.parent)
 
 
 @pytest.mark.slow
@@ -253,8 +248,7 @@ def test_a_real_triton_answers_as_the_predictor_that_the_gate_held_to_the_origin
     settings = graphs.settings(planned.compile_inputs.encoder, planned.target, planned.checkpoint)
     engine = load_engine.load(verify.served_folder(planned, planned.repository), settings)
     own = Predictor(Preprocessor.load(version_folder(planned.repository, "tiny_tokenise")), engine)
-    log = tmp_path / "triton.log"
-    with start_triton(planned.repository, default_model="tiny", environment={}, log_file=log) as server:
+    with start_triton(planned.repository, "tiny") as server:
         for row in rows:
             (wanted,) = own.predict([row])
             assert isinstance(wanted, dict)

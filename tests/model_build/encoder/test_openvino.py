@@ -1,6 +1,5 @@
 """OpenVINO targets: parity in each precision, the archive, and the errors that users meet first."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,11 +12,10 @@ from containers.encoder.engines.openvino_engine import CPUINFO, check_cpu
 from containers.encoder.settings import Settings
 from model_build import render
 from model_build.encoder import openvino_graph
-from model_build.execute import build, verify_built
-from model_build.parity import GateFailed
+from model_build.execute import build
 from tests.builders import known, message_of
-from tests.model_build.encoder.test_encoder_build import Make, edited, make, parity_of, plan_of
-from tests.model_build.miniatures import tiny_t5
+from tests.model_build.encoder.test_encoder_build import Make, make, parity_of
+from tests.model_build.miniatures import edited, plan_of, tiny_t5
 from tests.model_build.miniatures.tiny_bert import make_workload
 from workloads import OpenVinoTarget, Unavailable, UsageError, WorkloadFolder, file_sha256
 from workloads.errors import InvalidDocument
@@ -28,16 +26,6 @@ BF16 = ("amx_bf16", "avx512_bf16")
 needs_bf16 = pytest.mark.skipif(
     not set(BF16) & set(CPUINFO.read_text().split()), reason=f"this CPU has none of {', '.join(BF16)}"
 )
-
-
-@pytest.mark.parametrize("task", ["text-classification", "text-pair-scoring", "question-answering"])
-def test_in_fp32_every_answer_is_the_originals(make: Make, task: str) -> None:
-    planned = plan_of(make(task), "openvino")
-    parity = parity_of(planned)
-    assert parity.identical_answers == parity.examples == 24
-    assert verify_built(planned) == parity
-    files = {file.name for file in (planned.repository / "tiny_model" / "1").rglob("*")}
-    assert {"model.xml", "model.bin", "openvino_engine.py"} <= files
 
 
 @needs_bf16
@@ -51,23 +39,12 @@ def test_a_bf16_archive_names_the_instruction_sets_that_it_needs(make: Make) -> 
 
 
 def test_int8_is_near_and_two_builds_give_the_same_bytes(make: Make, tmp_path: Path) -> None:
-    plans = [
-        plan_of(make(), "openvino-int8"),
-        plan_of(make_workload(tmp_path / "w" / "workloads", TASK), "openvino-int8"),
-    ]
+    workloads = make(), make_workload(tmp_path / "w" / "workloads", TASK)
+    plans = [plan_of(each, "openvino-int8") for each in workloads]
     for planned in plans:
         assert 1e-4 < parity_of(planned).mean_logit_difference < 0.5
     assert len({file_sha256(planned.archive) for planned in plans}) == 1
     assert str(tmp_path) not in (plans[0].repository / "tiny_model" / "1" / "model.xml").read_text()
-
-
-def test_int8_that_fails_parity_names_the_layers_to_keep_in_fp32(make: Make) -> None:
-    workload = edited(make(), "max_metric_drop = 1.0, max_logit_difference = 100.0", "max_logit_difference = 0.02")
-    message = message_of(GateFailed, build, plan_of(workload, "openvino-int8"))
-    advice = re.search(r"Or keep these layers in fp32, with which it passes: (fp32_layers = \[.+\])", message)
-    assert advice is not None, message
-    mended = edited(workload, "max_logit_difference = 0.02 }", f"max_logit_difference = 0.02 }}\n{advice[1]}")
-    assert parity_of(plan_of(mended, "openvino-int8")).max_logit_difference < 0.02
 
 
 @pytest.mark.parametrize(("target", "runner_up"), [("cpu", "openvino fp32"), ("openvino-int8", "onnxruntime int8")])
@@ -147,10 +124,9 @@ def test_a_cpu_without_the_instruction_set_is_refused_with_its_name(
         "The CPU (Old CPU) has none of the instruction sets that this model needs: amx_bf16, avx512_bf16. Use an "
         'instance type that has one, such as ml.c7i.xlarge, or build the target with precision = "int8" or "fp32".'
     )
-    with pytest.raises(LacksInstructionSet, match=re.escape(message)):
-        check_cpu(BF16, cpuinfo)
+    assert message_of(LacksInstructionSet, check_cpu, BF16, cpuinfo) == message
     check_cpu((), cpuinfo)
     monkeypatch.setattr("containers.encoder.engines.openvino_engine.CPUINFO", cpuinfo)
-    with pytest.raises(Unavailable) as caught:
-        build(plan_of(make(), "openvino-bf16"))
-    assert str(caught.value) == f"tiny for openvino-bf16 cannot be compared with the original here. {message}"
+    assert message_of(Unavailable, build, plan_of(make(), "openvino-bf16")) == (
+        f"tiny for openvino-bf16 cannot be compared with the original here. {message}"
+    )

@@ -12,6 +12,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import T5Config, T5ForConditionalGeneration
 
+from containers.text2text.settings import Settings
 from workloads import WorkloadFolder, load_workload
 
 WORKLOAD_TOML = Path(__file__).with_suffix(".toml").read_text("utf-8")
@@ -30,6 +31,15 @@ SIZES = {
     "relative_attention_num_buckets": 8,
     "relative_attention_max_distance": 10,
 }
+SETTINGS = Settings(
+    max_input_tokens=24,
+    max_output_tokens=12,
+    decoder_start_token_id=0,
+    eos_token_ids=(1, LIKELY_TOKEN),
+    pad_token_id=0,
+    threads=1,
+)
+"""How its graphs are decoded."""
 
 
 def make_checkpoint(folder: Path, *, gated: bool = False, seed: int = 0) -> None:

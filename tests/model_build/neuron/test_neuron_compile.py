@@ -108,7 +108,8 @@ sys.modules["tomli"] = tomllib
 for name in ("onnx", "onnxruntime", "onnxscript", "transformers", "tritonclient", "tomllib"):
     sys.modules[name] = None
 sys.version_info = (3, 10, 13)
-import model_build.__main__, model_build.execute, model_build.neuron.backend
+import model_build.execute, model_build.neuron.backend, model_build.python_build, model_build.rows
+import model_build.__main__, model_build.remote.remote_options
 """
 
 

@@ -7,12 +7,11 @@ import pytest
 from moto import mock_aws
 
 from containers import archive_reader
-from model_build.remote import remote_build
 from model_build.remote.build_account import BuildAccount
 from model_build.remote.remote_build import build_remotely, source_files
 from model_build.remote.request import plan_remote
 from tests.builders import message_of
-from tests.model_build.remote.remote_account import built, miniature, site
+from tests.model_build.remote.remote_account import built, site
 from workloads import UsageError, WorkloadFolder, load_artifact, load_workload
 
 FILES = {"spellcheck/config.pbtxt": b"name: spellcheck"}
@@ -26,32 +25,21 @@ def account() -> Iterator[BuildAccount]:
         yield account
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> WorkloadFolder:
-    return load_workload("spellcheck", miniature(tmp_path / "root") / "workloads")
-
-
 def test_a_job_is_accepted_and_its_output_fetched(
-    account: BuildAccount, folder: WorkloadFolder, tmp_path: Path
+    account: BuildAccount, folder: WorkloadFolder, root: Path, tmp_path: Path
 ) -> None:
     (job,) = plan_remote(folder, "cpu", site(stamp="fetched"))
     for name, content in built("cpu", FILES).items():  # in the container's stead
         (tmp_path / name).write_bytes(content)
         account.upload(f"{job.output_url}/{name}", tmp_path / name)
-    artifact = build_remotely(folder, "cpu", [job], tmp_path / "root", account, sleep=lambda seconds: None)
-    assert load_artifact(tmp_path / "root", "spellcheck", "cpu") == artifact
+    artifact = build_remotely(folder, "cpu", [job], root, account, sleep=lambda seconds: None)
+    assert load_artifact(root, "spellcheck", "cpu") == artifact
     assert set(account.files(job.source_url)) == {"entry.py", "source.tar.gz", *archive_reader.BESIDE}
     described = account.describe_job(job.name)
     assert described["AppSpecification"] == job.request()["AppSpecification"]
     account.stop_job(job.name)
     assert account.describe_job(job.name)["ProcessingJobStatus"] == "Stopped"
     assert account.job_log(job.name, 2) == []
-
-
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(remote_build, "CODE", tmp_path / "root")
-    return miniature(tmp_path / "root")
 
 
 def _edit(root: Path, checkpoint: str) -> None:

@@ -3,7 +3,6 @@
 import argparse
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +10,8 @@ import pytest
 from model_build.progress import silent
 from model_build.remote import remote_options
 from tests.builders import message_of
-from tests.model_build.remote.remote_account import ROLE, miniature
-from workloads import ROOT, UsageError, WorkloadFolder, load_workload
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> WorkloadFolder:
-    return load_workload("spellcheck", miniature(tmp_path / "root") / "workloads")
+from tests.model_build.remote.remote_account import ROLE
+from workloads import ROOT, UsageError, WorkloadFolder
 
 
 def _given(*arguments: str) -> argparse.Namespace:
@@ -90,6 +84,6 @@ def test_incomplete_facts_of_the_account(
 def test_a_recording_needs_an_image(folder: WorkloadFolder) -> None:
     parser = argparse.ArgumentParser()
     remote_options.add_verify_options(parser)
-    with pytest.raises(UsageError) as refused:
-        remote_options.record(folder, "inf1", parser.parse_args(["--on", "sagemaker"]), ROOT, silent)
-    assert str(refused.value) == "--image-uri is missing: the image of containers/neuron, in your registry."
+    given = parser.parse_args(["--on", "sagemaker"])
+    message = message_of(UsageError, remote_options.record, folder, "inf1", given, ROOT, silent)
+    assert message == "--image-uri is missing: the image of containers/neuron, in your registry."

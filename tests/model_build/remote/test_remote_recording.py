@@ -16,8 +16,8 @@ from aws_api.sagemaker import Endpoint
 from inference_recommender.payloads import tar_gz
 from model_build.remote.build_account import BuildAccount
 from model_build.remote.recording import Recording, plan_recording, record_on_chip
-from tests.builders import an_artifact, message_of
-from tests.model_build.remote.remote_account import FakeAccount, miniature, site
+from tests.builders import a_program, an_artifact, message_of
+from tests.model_build.remote.remote_account import FakeAccount, site
 from workloads import ROOT, Unavailable, UsageError, artifact_file, file_sha256, load_workload
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/transformers-in-production@sha256:" + "a" * 64
@@ -54,8 +54,8 @@ class Chip(FakeAccount):
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    root = miniature(tmp_path / "root")
+def root(root: Path) -> Path:
+    """The miniature with an archive for Inf1 and one for the CPU, which nothing was compared with."""
     (root / "workloads/spellcheck/evaluation.jsonl").write_text('{"text": "runing"}\n')
     for target, runtime in (("inf1", "neuron"), ("cpu", "onnxruntime")):
         file = artifact_file(root, "spellcheck", target)
@@ -190,9 +190,7 @@ def test_the_container_records_before_it_serves(
     tmp_path: Path, variables: dict[str, str], status: int, asked: list[str]
 ) -> None:
     """One that cannot record does not serve: then its endpoint fails, and is not taken for one that has recorded."""
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/asked\nexit {status}\n')
-    python.chmod(0o755)
+    a_program(tmp_path / "python", f'echo "$*" >> {tmp_path}/asked\nexit {status}')
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **variables}
     done = subprocess.run(["sh", ROOT / "containers/neuron/serve"], env=environment, check=False)
     assert done.returncode == status

@@ -12,16 +12,11 @@ from aws_api.processing_jobs import ProcessingJob
 from aws_api.service_model import input_shape, shape_problems
 from model_build.remote.request import driver_warnings, job_name, plan_remote, triton_image
 from tests.builders import message_of
-from tests.model_build.remote.remote_account import ROLE, miniature, site
+from tests.model_build.remote.remote_account import ROLE, site
 from workloads import Unavailable, UsageError, WorkloadFolder, images, load_workload
 from workloads.folder import with_settings
 
 TRITON = "763104351884.dkr.ecr.us-east-1.amazonaws.com/sagemaker-tritonserver:24.09-py3"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> WorkloadFolder:
-    return load_workload("spellcheck", miniature(tmp_path_factory.mktemp("root")) / "workloads")
 
 
 def plan(folder: WorkloadFolder, variant: str, **changes: Any) -> tuple[ProcessingJob, ...]:

@@ -13,8 +13,8 @@ import pytest
 from aws_api.errors import AwsRefused, ExpiredCredentials
 from model_build.remote.remote_build import build_remotely
 from model_build.remote.request import plan_remote
-from tests.builders import an_artifact, known, message_of
-from tests.model_build.remote.remote_account import FakeAccount, built, miniature, site
+from tests.builders import an_artifact, failure_of, known, message_of
+from tests.model_build.remote.remote_account import FakeAccount, built, site
 from workloads import Interrupted, ModelArtifact, Unavailable, load_artifact, load_workload
 
 BASE = "s3://bucket/model-build/spellcheck"
@@ -32,11 +32,6 @@ class Trouble:
     def __call__(self) -> None:
         if self.errors:
             raise self.errors.pop(0)
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return miniature(tmp_path / "root")
 
 
 def run(root: Path, account: FakeAccount, variant: str = "cpu", **ports: Any) -> ModelArtifact:
@@ -147,14 +142,12 @@ def test_a_failed_job_reports_the_service_the_build_and_the_log(root: Path) -> N
         ExitMessage="model_build ended with exit status 1:\nParity failed.\n",
     )
     account.log = ["older", *["line"] * 19, "Parity failed."]
-    with pytest.raises(Unavailable) as failed:
-        run(root, account)
     lines = "\n".join(["  line"] * 19)
-    assert str(failed.value) == (
+    message = (
         f"Job {CPU_JOB} failed: AlgorithmError: exit code 1\nmodel_build ended with exit status 1:\nParity failed.\n"
         f"The last lines of its log in /aws/sagemaker/ProcessingJobs:\n{lines}\n  Parity failed."
     )
-    assert failed.value.exit_code == 1
+    assert failure_of(Unavailable, run, root, account) == (message, 1)
     assert left(root) == []
 
 
@@ -194,9 +187,7 @@ def test_a_failed_job_reports_the_service_the_build_and_the_log(root: Path) -> N
     ids=["no reason", "crash", "stopped", "quota", "refused", "credentials"],
 )
 def test_a_failure_is_one_message(root: Path, account: FakeAccount, message: str, code: int) -> None:
-    with pytest.raises(Unavailable) as failed:
-        run(root, account)
-    assert (str(failed.value), failed.value.exit_code) == (message, code)
+    assert failure_of(Unavailable, run, root, account) == (message, code)
     assert account.stopped == []
 
 
@@ -212,7 +203,8 @@ def test_if_one_job_cannot_be_created_the_others_are_stopped(root: Path) -> None
 def test_an_archive_that_differs_from_its_hash_is_not_put_in_place(root: Path) -> None:
     outputs = built("cpu", FILES) | {"model.tar.gz": b"damaged"}
     expected = json.loads(outputs["artifact.json"])["archive_sha256"]
-    an_artifact().write_json(_mkdir(root / "build/spellcheck/cpu") / "artifact.json")
+    (root / "build/spellcheck/cpu").mkdir(parents=True)
+    an_artifact().write_json(root / "build/spellcheck/cpu/artifact.json")
     message = message_of(Unavailable, run, root, FakeAccount(outputs))
     actual = hashlib.sha256(b"damaged").hexdigest()
     assert message == (
@@ -220,11 +212,6 @@ def test_an_archive_that_differs_from_its_hash_is_not_put_in_place(root: Path) -
         "Start the build again."
     )
     assert left(root) == ["artifact.json"]  # the older build's
-
-
-def _mkdir(folder: Path) -> Path:
-    folder.mkdir(parents=True)
-    return folder
 
 
 @pytest.mark.parametrize(
@@ -239,9 +226,8 @@ def _mkdir(folder: Path) -> Path:
     ],
 )
 def test_an_output_that_is_not_of_this_build_is_refused(root: Path, outputs: dict[str, bytes], message: str) -> None:
-    with pytest.raises(Unavailable) as refused:
-        run(root, FakeAccount(outputs))
-    assert str(refused.value) == f"{CPU}/c5/artifact.json: {message} build/ was not changed."
+    refused = f"{CPU}/c5/artifact.json: {message} build/ was not changed."
+    assert message_of(Unavailable, run, root, FakeAccount(outputs)) == refused
     assert left(root) == []
 
 
@@ -254,13 +240,11 @@ def test_ctrl_c_stops_every_job(root: Path) -> None:
     def interrupted(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(Interrupted) as ended:
-        run(root, account, "gpu", sleep=interrupted)
-    assert str(ended.value) == (
+    message = (
         f"Interrupted: job {GPU_JOBS[0]} is stopping; job {GPU_JOBS[1]} is stopping. No incomplete files remain. Start "
         "the build again to repeat it."
     )
-    assert ended.value.exit_code == 130
+    assert failure_of(Interrupted, run, root, account, "gpu", sleep=interrupted) == (message, 130)
     assert account.stopped == GPU_JOBS
     assert account.hurried
     assert left(root, "gpu") == []

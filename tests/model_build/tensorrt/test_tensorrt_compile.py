@@ -12,6 +12,7 @@ from containers.text2text.tensorrt_plan import plan_name
 from model_build.progress import Progress, silent
 from model_build.tensorrt.profiles import Profile, Range, encoder_profile, text2text_profiles
 from model_build.tensorrt.trtexec import Toolchain, compile_engine
+from tests.builders import failure_of, message_of
 from tests.containers import fake_tensorrt
 from tests.model_build.tensorrt.gpu_machine import A10G, NVIDIA_SMI, T4, install, install_all
 from tests.model_build.tensorrt.tensorrt_graphs import BERTS, FIVE_INPUTS, T5, t5
@@ -24,6 +25,7 @@ TARGET = TensorRtTarget(
     instance_types=("ml.g4dn.xlarge", "ml.g5.xlarge"),
     builder_optimization_level=4,
 )
+Change = Callable[[Path], None]
 
 
 @pytest.fixture
@@ -93,9 +95,8 @@ def test_without_trtexec_the_python_package_builds(
     compile_engine(tmp_path / "encoder.onnx", engine, [profile], TARGET, toolchain, tmp_path / "timing")
     fake_tensorrt.write_plan(tmp_path / "expected", t5(False)["encoder"], [profile], capability="7.5")
     assert engine.read_bytes() == (tmp_path / "expected").read_bytes()
-    with pytest.raises(Unavailable) as refused:
-        compile_engine(tmp_path / "encoder.onnx", engine, [PROFILE], TARGET, toolchain, tmp_path / "timing")
-    assert str(refused.value) == (
+    arguments = (tmp_path / "encoder.onnx", engine, [PROFILE], TARGET, toolchain, tmp_path / "timing")
+    assert message_of(Unavailable, compile_engine, *arguments) == (
         "TensorRT could not build an engine from encoder.onnx: profile 0 has shapes for input_ids; those of "
         "attention_mask, input_ids vary"
     )
@@ -106,71 +107,83 @@ def test_the_first_of_several_gpus_is_the_one_that_trtexec_takes(tools: Path) ->
     assert (find().gpu, find().compute_capability) == ("NVIDIA A10G", "8.6")
 
 
-def no_tensorrt(tools: Path) -> None:
-    install(tools, "nvidia-smi", NVIDIA_SMI.format(said=T4, status=0))
+def prints(gpu: str, status: int = 0) -> Change:
+    """Installs an nvidia-smi and no trtexec."""
+    return lambda tools: install(tools, "nvidia-smi", NVIDIA_SMI.format(said=gpu, status=status))
+
+
+def no_package(tools: Path) -> None:
     sys.modules["tensorrt"] = None  # type: ignore[assignment]  # the fixture restores it
 
 
-def old_package(tools: Path) -> None:
-    install(tools, "nvidia-smi", NVIDIA_SMI.format(said=T4, status=0))
-    vars(sys.modules["tensorrt"])["__version__"] = "8.6.1"
+def package(version: str) -> Change:
+    return lambda tools: vars(sys.modules["tensorrt"]).update(__version__=version)
 
 
-REFUSALS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "no GPU": (
-        lambda tools: None,
-        "spellcheck for gpu needs a machine with an NVIDIA GPU and TensorRT: nvidia-smi is not on PATH. An engine is "
-        "built on the GPU it will run on. Build it on one with `python -m model_build build spellcheck --target gpu "
-        "--on sagemaker`.",
-    ),
+NEEDS = "spellcheck for gpu needs a machine with an NVIDIA GPU and TensorRT:"
+ELSEWHERE = (
+    "An engine is built on the GPU it will run on. Build it on one with `python -m model_build build spellcheck "
+    "--target gpu --on sagemaker`."
+)
+GATE = "The parity gate runs engines from Python, and"
+THAT_VERSION = (
+    "A plan loads only in the TensorRT that built it: install that very version with `pip install "
+    "'tensorrt==10.4.0.26.*' cuda-bindings`."
+)
+REFUSALS: dict[str, tuple[list[Change], str]] = {
+    "no GPU": ([], f"{NEEDS} nvidia-smi is not on PATH. {ELSEWHERE}"),
     "a driver that does not answer": (
-        lambda tools: install(tools, "nvidia-smi", NVIDIA_SMI.format(said="No devices were found", status=6)),
-        "spellcheck for gpu needs a machine with an NVIDIA GPU and TensorRT: nvidia-smi ended with 6 and printed 'No "
-        "devices were found'. An engine is built on the GPU it will run on. Build it on one with `python -m "
-        "model_build build spellcheck --target gpu --on sagemaker`.",
+        [prints("No devices were found", 6)],
+        f"{NEEDS} nvidia-smi ended with 6 and printed 'No devices were found'. {ELSEWHERE}",
     ),
     "an old package": (
-        old_package,
+        [prints(T4), package("8.6.1")],
         "The Python package tensorrt is 8.6.1. Allowed: 10.x and 11.x. Install one of them.",
     ),
     "no trtexec and no package": (
-        no_tensorrt,
-        "spellcheck for gpu needs a machine with an NVIDIA GPU and TensorRT: trtexec is neither on PATH nor "
-        "/usr/src/tensorrt/bin/trtexec, and Python cannot build instead (import of tensorrt halted; None in "
-        "sys.modules). An engine is built on the GPU it will run on. Build it on one with `python -m model_build build "
-        "spellcheck --target gpu --on sagemaker`.",
+        [prints(T4), no_package],
+        f"{NEEDS} trtexec is neither on PATH nor /usr/src/tensorrt/bin/trtexec, and Python cannot build instead "
+        f"(import of tensorrt halted; None in sys.modules). {ELSEWHERE}",
     ),
     "a GPU of another target": (
-        lambda tools: install_all(tools, gpu="NVIDIA H200, 9.0, 570.86.15"),
+        [lambda tools: install_all(tools, gpu="NVIDIA H200, 9.0, 570.86.15")],
         "targets.gpu: this machine's NVIDIA H200 has compute capability 9.0, and an engine built here would load "
         "nowhere else. The target's instance types have 7.5 and 8.6. Build on one of them, or change "
         "targets.gpu.instance_types.",
     ),
     "an old TensorRT": (
-        lambda tools: install_all(tools, version="v8601"),
+        [lambda tools: install_all(tools, version="v8601")],
         "{tools}/trtexec prints no TensorRT version that this project has a command for. Got: '&&&& RUNNING "
         "TensorRT.trtexec [TensorRT v8601] [b26] # {tools}/trtexec --help'. Allowed: 10.x and 11.x. Build in the "
         "Triton image that will serve the engine.",
     ),
+    "trtexec without the package": (
+        [install_all, no_package],
+        f"{GATE} they cannot be imported (import of tensorrt halted; None in sys.modules). {THAT_VERSION}",
+    ),
+    **{
+        f"trtexec and the package {version}": (  # TensorRT compares all four parts of a plan's version
+            [install_all, package(version)],
+            f"{GATE} the package is TensorRT {version}, but {{tools}}/trtexec is 10.4.0.26. {THAT_VERSION}",
+        )
+        for version in ("10.13.3.9", "10.4.0.27")
+    },
 }
 
 
 @pytest.mark.parametrize("name", REFUSALS)
 def test_a_machine_that_cannot_build_is_refused(tools: Path, name: str) -> None:
-    change, message = REFUSALS[name]
-    change(tools)
-    with pytest.raises(Unavailable) as caught:
-        find()
-    assert (str(caught.value), caught.value.exit_code) == (message.format(tools=tools), 3)
+    changes, message = REFUSALS[name]
+    for change in changes:
+        change(tools)
+    assert failure_of(Unavailable, find) == (message.format(tools=tools), 3)
 
 
 def test_a_failed_build_shows_trtexecs_last_lines_and_keeps_an_older_engine(tools: Path, tmp_path: Path) -> None:
     install_all(tools)
     engine = tmp_path / "encoder.7.5.plan"
     engine.write_text("older")
-    with pytest.raises(Unavailable) as raised:
-        built(graph(tmp_path, "broken"), engine)
-    lines = str(raised.value).splitlines()
+    lines = message_of(Unavailable, built, graph(tmp_path, "broken"), engine).splitlines()
     assert lines[0] == "trtexec could not build an engine from encoder.onnx: it ended with 1. Its last lines:"
     assert lines[2:5] == [
         "  [11/21/2026-04:00:00] [I] Start parsing network model.",
@@ -182,23 +195,6 @@ def test_a_failed_build_shows_trtexecs_last_lines_and_keeps_an_older_engine(tool
     assert engine.read_text() == "older"
 
 
-@pytest.mark.parametrize("installed", ["10.13.3.9", "10.4.0.27"])
-def test_another_version_of_tensorrt_is_refused_before_a_build(
-    tools: Path, monkeypatch: pytest.MonkeyPatch, installed: str
-) -> None:
-    """TensorRT compares all four parts of a plan's version."""
-    install_all(tools)
-    monkeypatch.setattr(sys.modules["tensorrt"], "__version__", installed)
-    with pytest.raises(Unavailable) as raised:
-        find()
-    assert raised.value.exit_code == 3
-    assert str(raised.value) == (
-        f"The parity gate runs engines from Python, and the package is TensorRT {installed}, but {tools}/trtexec is "
-        "10.4.0.26. A plan loads only in the TensorRT that built it: install that very version with "
-        "`pip install 'tensorrt==10.4.0.26.*' cuda-bindings`."
-    )
-
-
 @pytest.mark.parametrize(("build", "tensorrt"), [("[b26] ", "10.4.0.26"), ("", "10.4.0")])
 def test_a_version_has_three_parts_or_four_and_may_be_packaged_again(
     tools: Path, monkeypatch: pytest.MonkeyPatch, build: str, tensorrt: str
@@ -208,13 +204,6 @@ def test_a_version_has_three_parts_or_four_and_may_be_packaged_again(
     trtexec.write_text(trtexec.read_text().replace("[b26] ", build))
     monkeypatch.setattr(sys.modules["tensorrt"], "__version__", "10.4.0.26.post1")
     assert find().tensorrt == tensorrt
-
-
-def test_a_missing_tensorrt_is_refused_before_a_build(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install_all(tools)
-    monkeypatch.setitem(sys.modules, "tensorrt", None)
-    with pytest.raises(Unavailable, match=r"they cannot be imported \(.*tensorrt.*\)\. A plan loads only in"):
-        find()
 
 
 BATCHED = Serving(max_batch_size=16, preferred_batch_sizes=(4, 8))

@@ -205,9 +205,9 @@ def test_nvidias_builder_takes_the_weights_in_int8(capability: str, tmp_path: Pa
 @pytest.mark.parametrize("task", [BERT, T5])
 def test_without_rows_to_calibrate_with_it_is_refused(make: Make, task: str, tmp_path: Path) -> None:
     planned = make(task)
-    with pytest.raises(UsageError) as refused:
-        backend(planned).typed_graphs(replace(planned.compile_inputs, calibration=()), tmp_path / "t", tmp_path, silent)
-    assert str(refused.value) == (
+    inputs = replace(planned.compile_inputs, calibration=())
+    typed_graphs = backend(planned).typed_graphs
+    assert message_of(UsageError, typed_graphs, inputs, tmp_path / "t", tmp_path, silent) == (
         "targets.tensorrt-int8.precision: int8 needs rows to calibrate with, and evaluation.jsonl has none. Add rows "
         "as users send them, 128 or more, or set precision to fp16."
     )

@@ -1,5 +1,6 @@
 """Every family's arithmetic is transformers' own: the same answers as `generate`, greedily and with beams."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -20,6 +21,7 @@ from model_build.checkpoint import read
 from model_build.text2text import export, verify
 from model_build.text2text.export import graphs
 from tests.model_build.miniatures.tiny_bart import ANSWER, FAMILIES, SOURCE, VOCABULARY, ends, make_model, save, start
+from tests.model_build.miniatures.tiny_t5 import SETTINGS
 from tests.model_build.text2text.eager_engine import EagerEngine
 from workloads import TextToText
 
@@ -53,14 +55,7 @@ def engine(kind: str) -> EagerEngine:
 
 
 def decoding(kind: str) -> Settings:
-    return Settings(
-        max_input_tokens=SOURCE,
-        max_output_tokens=ANSWER,
-        decoder_start_token_id=start(kind),
-        eos_token_ids=ends(kind),
-        pad_token_id=0,
-        threads=1,
-    )
+    return replace(SETTINGS, decoder_start_token_id=start(kind), eos_token_ids=ends(kind))
 
 
 def sources(count: int, seed: int = 0) -> list[list[int]]:

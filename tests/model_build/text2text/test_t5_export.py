@@ -22,20 +22,12 @@ from model_build.text2text import export, optimise, t5
 from model_build.text2text.t5 import SCALE
 from model_build.text2text.verify import Original, compare, forced_logits
 from tests.containers.fake_tensorrt import Gpu, install, write_plan
-from tests.model_build.miniatures.tiny_t5 import make_checkpoint, make_texts, make_tokenizer
+from tests.model_build.miniatures.tiny_t5 import SETTINGS, make_checkpoint, make_texts, make_tokenizer
 from tests.model_build.tensorrt.tensorrt_graphs import T5
 from tests.model_build.tensorrt.tensorrt_graphs import t5 as t5_graphs
 from workloads import Example, Serving
 
 FILES = ("encoder.onnx", "decoder.onnx")
-SETTINGS = Settings(
-    max_input_tokens=24,
-    max_output_tokens=12,
-    decoder_start_token_id=0,
-    eos_token_ids=(1, 25),
-    pad_token_id=0,
-    threads=1,
-)
 
 
 @pytest.fixture(scope="module", params=["relu", "gated-gelu"])

@@ -71,8 +71,7 @@ def test_a_real_triton_answers_with_beams_and_takes_parameters(kind: str, tmp_pa
     planned = plan(make_workload(tmp_path / "workloads", kind, **asked), "cpu", tmp_path)
     build(planned)
     texts = make_texts(6)
-    log = tmp_path / "triton.log"
-    with start_triton(planned.repository, default_model="tiny", environment={}, log_file=log) as server:
+    with start_triton(planned.repository, "tiny") as server:
         assert answers(server, texts) == expected(planned, texts)
         drawn = {"do_sample": True, "temperature": 2.0, "seed": 7}
         assert answers(server, texts, drawn) == answers(server, texts, drawn)

@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 from google.protobuf import text_format  # type: ignore[import-untyped]
 from tritonclient.grpc import model_config_pb2
 
 from containers.text2text.settings import Settings
 from model_build.triton.config_pbtxt import EnsembleStep, ModelConfig, Tensor, WarmUp, render, warm_up_sizes
+from tests.builders import assert_is_golden
 from workloads import InstanceGroup, Serving
 
 GOLDEN = Path(__file__).parent / "goldens" / "config.pbtxt"
@@ -44,11 +44,7 @@ def parse(config: ModelConfig) -> model_config_pb2.ModelConfig:
 
 
 def test_the_text_is_the_golden_file() -> None:
-    text = render(python_model())
-    if not GOLDEN.exists() or GOLDEN.read_text() != text:
-        GOLDEN.parent.mkdir(exist_ok=True)
-        GOLDEN.write_text(text)
-        pytest.fail(f"{GOLDEN} was rewritten: look at the difference and run again")
+    assert_is_golden(GOLDEN, render(python_model()))
 
 
 def test_triton_reads_every_setting_of_a_python_backend_model() -> None:

@@ -5,15 +5,14 @@ The GPU's own speed is not measured here, and neither is a role's policy: tests 
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.builders import known
+from tests.local_aws.conftest import allow, make_role
 from tests.repository_copy import RepositoryCopy, repository_copy
-from tests.scripts.rehearsal.roles import make_role, push_image
-from tests.scripts.rehearsal.test_inferentia_chain import BUCKET, STEP, parity, script
-from workloads import NoVerdict, Recommendation
-from workloads.own_images import content_of
+from tests.scripts.rehearsal import releases
+from workloads import Recommendation
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
@@ -34,11 +33,10 @@ EDITS = {
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RepositoryCopy]:
     root = tmp_path_factory.mktemp("gpu") / "repository"
     with repository_copy(root, "scripts.rehearsal.account") as made:
-        made.client("s3").create_bucket(Bucket=BUCKET)
+        made.client("s3").create_bucket(Bucket=releases.BUCKET)
         for workload in STACKS:
             folder = root / "workloads" / workload
-            rows = folder / "evaluation.jsonl"
-            rows.write_text("".join(rows.read_text("utf-8").splitlines(keepends=True)[::STEP]), "utf-8")
+            releases.shorten_evaluation(made, workload)
             text = (folder / "workload.toml").read_text("utf-8")
             for old, new in EDITS.items():
                 text = re.sub(old, new, text)
@@ -47,10 +45,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RepositoryCopy]:
         newer = 'target = "tensorrt"\ntriton_version = "25.09"\n'  # starts on no host of a job
         toml.write_text(re.sub(r'(?m)^target = "tensorrt".*\n', newer, toml.read_text("utf-8")), "utf-8")
         for kind in IMAGES.values():
-            place, _, digest = push_image(made.account, kind, kind).partition("@")
-            registry, _, repository = place.partition("/")
-            left = ("leave", kind, content_of(kind), registry, repository, digest)
-            made.run("python", "-m", "scripts.release.image", *left)
+            releases.leave_image(made, kind)
         yield made
 
 
@@ -58,42 +53,32 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RepositoryCopy]:
 def released(request: pytest.FixtureRequest, copy: RepositoryCopy) -> tuple[str, str]:
     """A workload that came through its gates."""
     workload, target = request.param
-    role = make_role(copy.account, f"release-{workload}", "sagemaker.amazonaws.com", "s3:*", "logs:*", "ecr:*")
-    remote = ("--on", "sagemaker", "--set", f"recommender.role_arn={role}", "--set", f"recommender.bucket={BUCKET}")
-    assert "0 errors, 0 warnings." in script(copy, "build_model", workload, target, *remote)
-    script(copy, "parity_gate", workload, target)
+    role = make_role(copy.client("iam"), f"release-{workload}", allow("s3:*", "logs:*", "ecr:*"))
+    releases.build(copy, workload, target, role)
+    releases.script(copy, "parity_gate", workload, target)
     return workload, target
 
 
 def test_its_artifact_has_engines_of_each_gpu(copy: RepositoryCopy, released: tuple[str, str]) -> None:
-    artifact = parity(copy, *released)
+    artifact = releases.parity(copy, *released)
     assert artifact.toolchain["compute_capability"] == "7.5, 8.6"
     assert artifact.toolchain["gpu"] == "Tesla T4, NVIDIA A10G"
-    notes = Path(copy.account.log_file).with_name("stand_ins.log").read_text("utf-8")
-    assert "the GPU of ml.g5.xlarge, and trtexec of the image sagemaker-tritonserver:" in notes
+    assert "the GPU of ml.g5.xlarge, and trtexec of the image sagemaker-tritonserver:" in releases.stand_ins_log(copy)
 
 
 def test_its_endpoint_answers_and_its_measurement_ends_in_a_recommendation(
     copy: RepositoryCopy, released: tuple[str, str]
 ) -> None:
     workload, target = released
-    options = ("-c", f"hosting-target={target}", "-c", "recommendation=ignore")
-    copy.run("cdk", "bootstrap", "--ci", *options)
-    copy.deploy(*options, stack=STACKS[workload])
-    outputs = copy.outputs(STACKS[workload])
-    answers = script(copy, "smoke_test", workload, outputs["EndpointName"]).splitlines()
+    outputs = releases.deploy(copy, STACKS[workload], target)
+    answers = releases.script(copy, "smoke_test", workload, outputs["EndpointName"]).splitlines()
     assert len(answers) == 3
     by_job = ("measure.sh", workload, outputs["ModelName"], outputs["RecommenderRoleArn"])
     by_load = ("measure_endpoint.sh", workload, outputs["EndpointName"], target)
     name, *arguments = by_load if released == BY_LOAD else by_job
-    process = copy.start("bash", f"scripts/release/{name}", *arguments)
-    _, stderr = process.communicate(timeout=900)
-    if process.returncode == NoVerdict.exit_code:
-        pytest.skip(f"this machine is too busy to measure: {stderr.splitlines()[-1]}")
-    assert process.returncode == 0, stderr
+    copy.measure("bash", f"scripts/release/{name}", *arguments)
     measured = Recommendation.from_json(copy.root / "runs" / "candidate" / "recommendation.json")
-    assert measured.recommended is not None
-    assert measured.recommended.instance_type in TYPES
-    assert measured.archive_sha256 == parity(copy, *released).archive_sha256
-    notes = Path(copy.account.log_file).with_name("stand_ins.log").read_text("utf-8")
-    assert f"the GPU of {measured.recommended.instance_type}, and TensorRT of its image: a stand-in" in notes
+    chosen = known(measured.recommended).instance_type
+    assert chosen in TYPES
+    assert measured.archive_sha256 == releases.parity(copy, *released).archive_sha256
+    assert f"the GPU of {chosen}, and TensorRT of its image: a stand-in" in releases.stand_ins_log(copy)

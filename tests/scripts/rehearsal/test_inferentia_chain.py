@@ -13,14 +13,15 @@ import pytest
 
 from scripts.rehearsal.release.machine import STAND_INS
 from scripts.rehearsal.release.workload_changes import modest
+from tests.builders import known
+from tests.local_aws.conftest import allow, make_role
 from tests.repository_copy import RepositoryCopy, repository_copy
-from tests.scripts.rehearsal.roles import make_role, push_image
-from workloads import ROOT, ModelArtifact, NoVerdict, Recommendation
-from workloads.own_images import content_of
+from tests.scripts.rehearsal import releases
+from workloads import ROOT, Recommendation
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
-BUCKET, CHIP = "releases", "ml.inf1.xlarge"
+CHIP = "ml.inf1.xlarge"
 ENDPOINT, STACK = ("question_answering", "inf1-data-parallel"), "QuestionAnsweringStack"
 SERVICE = "query_intent"
 TARGETS = [ENDPOINT, (SERVICE, "inf1"), ("duplicates", "inf1")]
@@ -31,8 +32,6 @@ type = "phases"
 phases = [{ initial_users = 1, spawn_rate_per_minute = 0, duration_s = 20 }]
 stop = { flat_invocations = "Continue" }
 """
-STEP = 4
-"""Every fourth example of the evaluations is recorded and compared."""
 SLOW_ENOUGH = ("model_latency_ms = 25.0", "model_latency_ms = 5000.0")
 """An objective that this machine keeps, whatever else it does: the chip's would be a figure of the chip."""
 
@@ -41,10 +40,9 @@ SLOW_ENOUGH = ("model_latency_ms = 25.0", "model_latency_ms = 5000.0")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RepositoryCopy]:
     root = tmp_path_factory.mktemp("inferentia") / "repository"
     with repository_copy(root, "scripts.rehearsal.account") as made:
-        made.client("s3").create_bucket(Bucket=BUCKET)
+        made.client("s3").create_bucket(Bucket=releases.BUCKET)
         for workload, _ in TARGETS:
-            rows = root / "workloads" / workload / "evaluation.jsonl"
-            rows.write_text("".join(rows.read_text("utf-8").splitlines(keepends=True)[::STEP]), "utf-8")
+            releases.shorten_evaluation(made, workload)
         toml = root / "workloads" / ENDPOINT[0] / "workload.toml"
         toml.write_text(toml.read_text("utf-8").replace(*SLOW_ENOUGH) + TRAFFIC, "utf-8")
         yield made
@@ -52,47 +50,31 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RepositoryCopy]:
 
 @pytest.fixture(scope="module")
 def role(copy: RepositoryCopy) -> str:
-    return make_role(copy.account, "release", "sagemaker.amazonaws.com", "s3:*", "logs:*", "ecr:*")
+    return make_role(copy.client("iam"), "release", allow("s3:*", "logs:*", "ecr:*"))
 
 
 @pytest.fixture(scope="module")
 def image(copy: RepositoryCopy) -> None:
-    """Leaves our image for Inf1 as build_image.sh does, which needs Docker and the AWS CLI."""
-    uri = push_image(copy.account, "ours", "inf1")
-    place, _, digest = uri.partition("@")
-    registry, _, repository = place.partition("/")
-    left = ("leave", "inf1", content_of("inf1"), registry, repository, digest)
-    copy.run("python", "-m", "scripts.release.image", *left)
-
-
-def script(copy: RepositoryCopy, name: str, *arguments: str, expect: int = 0) -> str:
-    return copy.run("bash", f"scripts/release/{name}.sh", *arguments, expect=expect)
-
-
-def parity(copy: RepositoryCopy, workload: str, target: str) -> ModelArtifact:
-    return ModelArtifact.from_json(copy.root / "build" / workload / target / "artifact.json")
+    releases.leave_image(copy, "inf1")
 
 
 @pytest.fixture(scope="module", params=TARGETS, ids=lambda target: target[0])
 def released(request: pytest.FixtureRequest, copy: RepositoryCopy, role: str, image: None) -> tuple[str, str]:
     """A workload that came through its gates."""
     workload, target = request.param
-    remote = ("--on", "sagemaker", "--set", f"recommender.role_arn={role}", "--set", f"recommender.bucket={BUCKET}")
-    assert "0 errors, 0 warnings." in script(copy, "build_model", workload, target, *remote)
-    refused = script(copy, "parity_gate", workload, target, expect=1)
-    assert f"python -m model_build verify {workload} --target {target} --outputs FILE" in refused, (
-        "it was never compared"
-    )
-    script(copy, "record_on_chip", workload, target, role, BUCKET, CHIP)
-    script(copy, "parity_gate", workload, target, "recorded/outputs.json")
+    releases.build(copy, workload, target, role)
+    refused = releases.script(copy, "parity_gate", workload, target, expect=1)
+    record = f"python -m model_build verify {workload} --target {target} --outputs FILE"
+    assert record in refused, "it was never compared"
+    releases.script(copy, "record_on_chip", workload, target, role, releases.BUCKET, CHIP)
+    releases.script(copy, "parity_gate", workload, target, "recorded/outputs.json")
     return workload, target
 
 
 def test_its_artifact_has_the_report_of_every_example(copy: RepositoryCopy, released: tuple[str, str]) -> None:
     workload, target = released
-    report = parity(copy, workload, target).parity
+    report = known(releases.parity(copy, workload, target).parity)
     examples = (copy.root / "workloads" / workload / "evaluation.jsonl").read_text("utf-8").splitlines()
-    assert report is not None
     assert report.examples == len(examples)
     assert report.identical_answers >= 0.99 * report.examples
     assert report.compiled.keys() == report.original.keys() != set()
@@ -102,8 +84,8 @@ def test_nothing_of_the_recording_is_left_running(copy: RepositoryCopy, released
     sagemaker = copy.client("sagemaker")
     names = [endpoint["EndpointName"] for endpoint in sagemaker.list_endpoints()["Endpoints"]]
     assert [name for name in names if "record" in name] == []
-    notes = Path(copy.account.log_file).with_name("stand_ins.log").read_text("utf-8")
-    assert f"the chips of {CHIP}: a stand-in for Inferentia, for the unchanged containers/neuron" in notes
+    used = f"the chips of {CHIP}: a stand-in for Inferentia, for the unchanged containers/neuron"
+    assert used in releases.stand_ins_log(copy)
 
 
 class TestEndpoint:
@@ -111,20 +93,17 @@ class TestEndpoint:
     def deployed(self, copy: RepositoryCopy, released: tuple[str, str]) -> RepositoryCopy:
         if released != ENDPOINT:
             pytest.skip("the service is not behind an endpoint, and no task or batch runs on this machine")
-        options = ("-c", f"hosting-target={ENDPOINT[1]}", "-c", "recommendation=ignore")
-        copy.run("cdk", "bootstrap", "--ci", *options)
-        copy.deploy(*options, stack=STACK)
+        releases.deploy(copy, STACK, ENDPOINT[1])
         return copy
 
     def test_the_production_client_is_answered(self, deployed: RepositoryCopy) -> None:
         """It sends the binary form, which the container answered with 400."""
         name = deployed.outputs(STACK)["EndpointName"]
-        config = deployed.client("sagemaker").describe_endpoint(EndpointName=name)["EndpointConfigName"]
-        (variant,) = deployed.client("sagemaker").describe_endpoint_config(EndpointConfigName=config)[
-            "ProductionVariants"
-        ]
+        sagemaker = deployed.client("sagemaker")
+        config = sagemaker.describe_endpoint(EndpointName=name)["EndpointConfigName"]
+        (variant,) = sagemaker.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"]
         assert variant["InstanceType"] == CHIP
-        answers = script(deployed, "smoke_test", ENDPOINT[0], name).splitlines()
+        answers = releases.script(deployed, "smoke_test", ENDPOINT[0], name).splitlines()
         assert len(answers) == 3
         assert all(" -> " in answer for answer in answers)
 
@@ -135,17 +114,12 @@ class TestEndpoint:
         job = ("--job", "advanced", "--traffic", "tiny", "--set", f"recommender.model={outputs['ModelName']}")
         role = ("--set", f"recommender.role_arn={outputs['RecommenderRoleArn']}")
         command = ("run", ENDPOINT[0], *job, *role, "--json")
-        process = deployed.start("python", "-m", "inference_recommender", *command)
-        stdout, stderr = process.communicate(timeout=900)
-        if process.returncode == NoVerdict.exit_code:
-            pytest.skip(f"this machine is too busy to measure: {stderr.splitlines()[-1]}")
-        assert process.returncode == 0, stderr
+        stdout = deployed.measure("python", "-m", "inference_recommender", *command)
         found = Recommendation.model_validate_json(stdout)
         assert found.provenance.measured_on == "local"
         assert str(found.provenance.machine).endswith("a stand-in for Inferentia")
-        assert found.recommended is not None
-        assert found.recommended.instance_type.startswith("ml.inf1.")
-        assert found.archive_sha256 == parity(deployed, *ENDPOINT).archive_sha256
+        assert known(found.recommended).instance_type.startswith("ml.inf1.")
+        assert found.archive_sha256 == releases.parity(deployed, *ENDPOINT).archive_sha256
 
 
 @pytest.mark.skipif(not AWS_CLI.exists(), reason="there is no AWS CLI: `make aws-cli` installs it")
@@ -167,14 +141,10 @@ class TestService:
             "TMPDIR": str(tmp_path),
             "POLL_S": "0",
         }
-        arguments = (workload, "Beta-Measure", "http://balancer:8080", "inf1.6xlarge", f"s3://{BUCKET}/in-vpc", "arn")
-        process = copy.start("bash", "scripts/release/measure_in_vpc.sh", *arguments, variables=variables)
-        _, stderr = process.communicate(timeout=900)
-        if "No verdict" in stderr:
-            pytest.skip(f"this machine is too busy to measure: {stderr.splitlines()[-1]}")
-        assert process.returncode == 0, stderr
+        run = f"s3://{releases.BUCKET}/in-vpc"
+        arguments = (workload, "Beta-Measure", "http://balancer:8080", "inf1.6xlarge", run, "arn")
+        copy.measure("bash", "scripts/release/measure_in_vpc.sh", *arguments, variables=variables)
         found = Recommendation.from_json(copy.root / "runs" / "candidate" / "recommendation.json")
-        assert found.archive_sha256 == parity(copy, workload, target).archive_sha256
-        assert found.recommended is not None
-        assert found.recommended.instance_type == "inf1.6xlarge"
+        assert found.archive_sha256 == releases.parity(copy, workload, target).archive_sha256
+        assert known(found.recommended).instance_type == "inf1.6xlarge"
         assert "the service at http://balancer:8080: its server on this machine" in (tmp_path / "log").read_text()

@@ -4,12 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from botocore.exceptions import ClientError
 
 from local_aws.process.local_account import LocalAccount
 from local_aws.sagemaker.model_host import ModelHost
 from local_aws.settings import AccountSettings
 from scripts.rehearsal.account import neuron_stand_in
+from tests.local_aws.conftest import ROLE, refused
 from tests.scripts.rehearsal.conftest import client
 
 
@@ -17,13 +17,10 @@ from tests.scripts.rehearsal.conftest import client
 @pytest.mark.integration
 def test_an_image_that_was_never_pushed_is_rejected(rehearsing: LocalAccount) -> None:
     image = f"123456789012.dkr.ecr.us-east-1.amazonaws.com/neuron@sha256:{'d' * 64}"
-    with pytest.raises(ClientError) as refused:
-        client(rehearsing, "sagemaker").create_model(
-            ModelName="never-pushed",
-            ExecutionRoleArn="arn:aws:iam::123456789012:role/any",
-            PrimaryContainer={"Image": image, "ModelDataUrl": "s3://models/model.tar.gz"},
-        )
-    assert refused.value.response["Error"]["Message"] == f"Requested image {image} not found."
+    container = {"Image": image, "ModelDataUrl": "s3://models/model.tar.gz"}
+    create = client(rehearsing, "sagemaker").create_model
+    about = {"ModelName": "never-pushed", "ExecutionRoleArn": ROLE}
+    assert refused(create, **about, PrimaryContainer=container)[2] == f"Requested image {image} not found."
 
 
 def test_only_the_rehearsals_account_serves_inferentia(tmp_path: Path) -> None:

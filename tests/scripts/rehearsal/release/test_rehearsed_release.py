@@ -1,6 +1,5 @@
 """A small pipeline on a real local account: missing permissions stop it. And the whole rehearsal."""
 
-import json
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,8 @@ from scripts.rehearsal.release.machine import Machine
 from scripts.rehearsal.release.permissions import CallLog, Denied, Roles
 from scripts.rehearsal.release.sources import Repository
 from scripts.rehearsal.release.workload_changes import GPU_TYPES
+from tests.builders import message_of
+from tests.local_aws.conftest import allow, make_role, policy_document
 from tests.scripts.rehearsal.release.templates import ACCOUNT, build, commands, pipeline, project, source
 from workloads import ROOT
 
@@ -29,14 +30,12 @@ pytestmark = [
 ]
 
 CODEBUILD = f"arn:aws:codebuild:us-east-1:{ACCOUNT}:project/Step"
+OUTPUTS = "arn:aws:s3:::artifacts/*"
 GRANTS: dict[str, list[dict[str, Any]]] = {
-    "PipelineRole": [{"Effect": "Allow", "Action": "sts:AssumeRole", "Resource": "*"}],
-    "ActionRole": [{"Effect": "Allow", "Action": "codebuild:StartBuild", "Resource": CODEBUILD}],
-    "SourceRole": [{"Effect": "Allow", "Action": "s3:PutObject", "Resource": "arn:aws:s3:::artifacts/*"}],
-    "BuildRole": [
-        {"Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject"], "Resource": "arn:aws:s3:::artifacts/*"},
-        {"Effect": "Allow", "Action": "ssm:GetParameter", "Resource": "*"},
-    ],
+    "PipelineRole": [allow("sts:AssumeRole")],
+    "ActionRole": [allow("codebuild:StartBuild", resource=CODEBUILD)],
+    "SourceRole": [allow("s3:PutObject", resource=OUTPUTS)],
+    "BuildRole": [allow("s3:GetObject", "s3:PutObject", resource=OUTPUTS), allow("ssm:GetParameter")],
 }
 """The minimal statements of the roles."""
 
@@ -46,18 +45,14 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAccount]:
     with LocalAccount.start(state=tmp_path_factory.mktemp("account")) as account:
         s3, iam = (Roles(account.environment).as_owner(name) for name in ("s3", "iam"))
         s3.create_bucket(Bucket="artifacts")
-        trusted = [{"Effect": "Allow", "Principal": {"AWS": ACCOUNT}, "Action": "sts:AssumeRole"}]
-        trust = json.dumps({"Version": "2012-10-17", "Statement": trusted})
         for name, statements in GRANTS.items():
-            iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust)
-            grant(account, name, statements)
+            make_role(iam, name, *statements, trusted={"AWS": ACCOUNT})
         yield account
 
 
 def grant(account: LocalAccount, role: str, statements: list[dict[str, Any]]) -> None:
-    document = json.dumps({"Version": "2012-10-17", "Statement": statements})
     iam = Roles(account.environment).as_owner("iam")
-    iam.put_role_policy(RoleName=role, PolicyName="Default", PolicyDocument=document)
+    iam.put_role_policy(RoleName=role, PolicyName="inline", PolicyDocument=policy_document(*statements))
 
 
 def test_each_client_of_a_role_has_a_new_session(account: LocalAccount) -> None:
@@ -109,8 +104,7 @@ def test_a_build_stores_its_output(account: LocalAccount, tmp_path: Path) -> Non
     [("BuildRole", "s3:PutObject on resource: arn:aws:s3:::artifacts/"), ("ActionRole", "codebuild:StartBuild")],
 )
 def test_a_missing_permission_stops_the_release(account: LocalAccount, tmp_path: Path, role: str, lacks: str) -> None:
-    reading = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "arn:aws:s3:::artifacts/*"}
-    grant(account, role, [reading])
+    grant(account, role, [allow("s3:GetObject", resource=OUTPUTS)])
     try:
         outcome, _ = released(account, tmp_path, "cp in.txt out/")
     finally:
@@ -123,10 +117,10 @@ def test_a_missing_permission_stops_the_release(account: LocalAccount, tmp_path:
 def test_a_denied_call_that_a_program_ignores_is_found(account: LocalAccount, tmp_path: Path) -> None:
     outcome, calls = released(account, tmp_path, "cp in.txt out/", "aws s3 ls s3://artifacts || true")
     assert outcome.failure is None
-    with pytest.raises(Denied) as caught:
-        calls.check("Build/Step")
     role = f"arn:aws:iam::{ACCOUNT}:role/BuildRole"
-    assert str(caught.value) == f"Build/Step: {role} may not s3:ListBucket on arn:aws:s3:::artifacts."
+    assert message_of(Denied, calls.check, "Build/Step") == (
+        f"Build/Step: {role} may not s3:ListBucket on arn:aws:s3:::artifacts."
+    )
 
 
 def test_the_whole_rehearsal_goes_as_expected(tmp_path: Path) -> None:
