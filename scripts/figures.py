@@ -27,7 +27,7 @@ BUDGETS = {
     "workloads": 3_940,
     "benchmarks": 4_368,
     "scripts": 3_832,
-    "tests": 51_511,
+    "tests": 51_512,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
 PRODUCTION_LINES = 68_466

@@ -63,6 +63,7 @@ CHILDREN = {
 }
 """Processes that a program starts: it tells in its own words that they died."""
 TOOLS = {
+    "scripts/api_docs.py",
     "scripts/check_words.py",
     "scripts/figures.py",
     "scripts/install.py",
