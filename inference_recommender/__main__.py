@@ -18,6 +18,7 @@ invalid run; 70 internal error, a log is named; 130 interrupted, measurements ar
 import argparse
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from rich.console import Console
@@ -67,29 +68,12 @@ def _add(name: str, commands: Commands) -> None:
             from inference_recommender.cli import run
 
             run.add(commands, make_search=_make_search, generator=_run_generator, cold_start=_cold_start)
-            return
-        case "prove":
-            from inference_recommender.cli import prove as added
-        case "tune":
-            from inference_recommender.cli import tune as added  # type: ignore[no-redef]
-        case "experiment":
-            from inference_recommender.cli import experiment as added  # type: ignore[no-redef]
-        case "simulate":
-            from inference_recommender.cli import simulate as added  # type: ignore[no-redef]
-        case "size":
-            from inference_recommender.cli import size as added  # type: ignore[no-redef]
-        case "compare":
-            from inference_recommender.cli import compare as added  # type: ignore[no-redef]
-        case "report":
-            from inference_recommender.cli import report as added  # type: ignore[no-redef]
-        case "jobs":
-            from inference_recommender.cli import jobs as added  # type: ignore[no-redef]
-        case _:
+        case "invoke" | "register":
             from inference_recommender.cli import deployed
 
             (deployed.add_invoke if name == "invoke" else deployed.add_register)(commands)
-            return
-    added.add(commands)
+        case _:
+            import_module(f"inference_recommender.cli.{name}").add(commands)
 
 
 def _make_search(account: Any) -> Callable[..., Any]:

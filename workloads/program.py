@@ -92,8 +92,10 @@ def _start_in_root() -> None:
     if not (root / "cdk.json").is_file():
         raise UsageError(f"--root: {root} has no cdk.json. Name the folder of a repository.")
     at = sys.orig_argv.index("--root")
+    # A console command is a file, whose path may be relative to the folder that is left here.
+    start = [str(Path(each).absolute()) if each == sys.argv[0] else each for each in sys.orig_argv[1:at]]
     os.chdir(root)
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:at], *sys.orig_argv[at + 2 :]])
+    os.execv(sys.executable, [sys.executable, *start, *sys.orig_argv[at + 2 :]])
 
 
 def printable(text: str) -> str:

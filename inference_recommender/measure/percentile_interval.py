@@ -22,7 +22,14 @@ import numpy as np
 from inference_recommender.capacity.arrivals import markov_arrivals, memory_s
 from inference_recommender.capacity.levels import per_block
 from inference_recommender.capacity.probe import IN_FLUX, ProbeRecords
-from inference_recommender.capacity.statistics import EffectiveShare, Floats, Indices, design_effect, few_blocks_effect
+from inference_recommender.capacity.statistics import (
+    ROUNDING,
+    EffectiveShare,
+    Floats,
+    Indices,
+    design_effect,
+    few_blocks_effect,
+)
 from workloads import POISSON, ArrivalProcess
 
 Verdict = Literal["kept", "missed", "unclear"]
@@ -39,7 +46,6 @@ MEMORIES = 2.0
 """Shortest block in multiples of a burst and its pause."""
 BURST_S = 0.07
 """Seconds of arrivals that one unobserved burst of late requests is assumed to delay at most."""
-ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

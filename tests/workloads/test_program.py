@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -121,11 +122,19 @@ def test_a_reader_of_standard_output_that_has_gone_is_quiet(printing: str) -> No
     assert (done.returncode, done.stderr) == (141, "")
 
 
-def test_root_before_the_command_names_the_repository(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "model_build", "--root", str(tmp_path), "build", "mine", "--target", "cpu"]
-    for message in (f"--root: {tmp_path} has no cdk.json.", "There is no workload 'mine'. Known workloads: none."):
+@pytest.mark.parametrize("start", [("-m", "model_build"), ("bin/model-build",)], ids=["module", "relative-script"])
+def test_root_before_the_command_names_the_repository(tmp_path: Path, start: Sequence[str]) -> None:
+    """A console command may be called by a path that does not lead to it from the repository."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "model-build").write_text("import sys; from model_build.__main__ import run; sys.exit(run())")
+    command = [sys.executable, *start, "--root", str(tmp_path / "team"), "build", "mine", "--target", "cpu"]
+    (tmp_path / "team").mkdir()
+    for message in (
+        f"--root: {tmp_path / 'team'} has no cdk.json.",
+        "There is no workload 'mine'. Known workloads: none.",
+    ):
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(message)
-        (tmp_path / "cdk.json").touch()
+        (tmp_path / "team" / "cdk.json").touch()

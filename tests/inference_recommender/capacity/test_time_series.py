@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_recommender.capacity.statistics import (
+    EffectiveShare,
     Limit,
     design_effect,
     effective_share,
@@ -124,6 +125,11 @@ def test_a_share_at_the_limit_is_shown_below_it_no_more_often_than_the_error() -
         late = 20 * random.binomial(50, 0.05, 30).astype(np.float64)
         passed += effective_share(late, requests).shown_below(0.05)
     assert passed <= 70
+
+
+def test_an_exact_count_is_not_rounded_up() -> None:
+    """10 / 281 · 281 is 10.000000000000002, and eleven late requests would not show a share below 6.2 %."""
+    assert EffectiveShare(share=10 / 281, requests=281).shown_below(0.062)
 
 
 def test_one_block_shows_nothing() -> None:
