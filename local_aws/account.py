@@ -36,7 +36,7 @@ from local_aws.sagemaker.endpoint_metrics import InvocationMetrics
 from local_aws.sagemaker.model_host import ModelHost
 from local_aws.scaling.scaler import Scaler
 from local_aws.scaling.service import LocalScalingBackend, LocalScalingResponse
-from local_aws.settings import AccountSettings
+from local_aws.account_settings import AccountSettings
 
 REFUSED: Mapping[Any, Mapping[str, str]] = {
     CodeBuildResponse: {"start_build": "StartBuild, because no build runs here"},

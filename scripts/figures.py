@@ -18,7 +18,7 @@ from workloads import ROOT
 
 PACKAGES = ("workloads", "aws_api", "model_build", "inference_recommender", "stacks", "containers", "local_aws")
 BUDGETS = {
-    "inference_recommender": 19_416,
+    "inference_recommender": 19_406,
     "model_build": 13_358,
     "local_aws": 8_444,
     "containers": 6_982,
@@ -27,10 +27,10 @@ BUDGETS = {
     "workloads": 3_940,
     "benchmarks": 4_368,
     "scripts": 3_832,
-    "tests": 51_512,
+    "tests": 51_520,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
-PRODUCTION_LINES = 68_466
+PRODUCTION_LINES = 68_456
 SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
 

@@ -15,7 +15,7 @@ import tomllib
 import yaml  # type: ignore[import-untyped]
 
 from local_aws.process.local_account import LocalAccount
-from model_build.init import repository
+from model_build.init import team_repository
 from tests import checkpoints
 from tests.repository_copy import RepositoryCopy
 from tests.stacks.templates import lint_matches
@@ -58,8 +58,8 @@ def test_the_wheel_has_every_file_that_the_packages_read(packages: Path) -> None
 
 def test_a_new_repository_has_our_cdk_and_valid_files(tmp_path: Path) -> None:
     """A second call changes nothing."""
-    assert len(repository.create(tmp_path)) == 7
-    assert repository.create(tmp_path) == []
+    assert len(team_repository.create(tmp_path)) == 7
+    assert team_repository.create(tmp_path) == []
     package, ours = (json.loads((root / "package.json").read_text("utf-8")) for root in (tmp_path, ROOT))
     assert package["devDependencies"] == ours["devDependencies"]
     assert (tmp_path / "cdk.json").read_text("utf-8") == (ROOT / "cdk.json").read_text("utf-8")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from model_build.init import repository
+from model_build.init import team_repository
 from model_build.init.checkpoint_facts import TASKS
 from model_build.init.model_table import TARGETS
 from model_build.init.new_workload import write
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace, root: Path, progress: Progress) -> dict[str
     A folder without a cdk.json becomes a repository.
     """
     document = write(options, root, progress)
-    created = repository.create(root)
+    created = team_repository.create(root)
     name, target = document["workload"], document["targets"][0]
     commands = [
         f"python -m model_build build {name} --target {target}",
