@@ -44,8 +44,8 @@ def main(arguments: list[str] | None = None, **parts: Any) -> int:
     """Serves until Ctrl-C or SIGTERM. `parts` are the fields of `AccountSettings` that a rehearsal replaces."""
     options = parser().parse_args(arguments)
     from local_aws.account import Account  # --help is quick without moto
-    from local_aws.quotas import new_account
     from local_aws.account_settings import AccountSettings
+    from local_aws.quotas import new_account
 
     _log_to_stderr()
     os.umask(PRIVATE)  # logs, models and jobs are for their owner only

@@ -24,6 +24,7 @@ from moto.stepfunctions.responses import StepFunctionResponse
 from moto.sts.responses import TokenResponse
 
 from local_aws import quotas as service_quotas
+from local_aws.account_settings import AccountSettings
 from local_aws.cloudformation import resource_types, template  # noqa: F401
 from local_aws.cloudformation.resource_types import LocalIamBackend
 from local_aws.cloudformation.stacks import LocalCloudFormationBackend, LocalCloudFormationResponse
@@ -36,7 +37,6 @@ from local_aws.sagemaker.endpoint_metrics import InvocationMetrics
 from local_aws.sagemaker.model_host import ModelHost
 from local_aws.scaling.scaler import Scaler
 from local_aws.scaling.service import LocalScalingBackend, LocalScalingResponse
-from local_aws.account_settings import AccountSettings
 
 REFUSED: Mapping[Any, Mapping[str, str]] = {
     CodeBuildResponse: {"start_build": "StartBuild, because no build runs here"},

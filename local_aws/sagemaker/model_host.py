@@ -21,12 +21,12 @@ from moto.s3.models import s3_backends
 
 from containers import archive_reader
 from local_aws import machine, nvml
+from local_aws.account_settings import AccountSettings
 from local_aws.permissions.enforced import ServiceRoles
 from local_aws.process.local_account import role_session
 from local_aws.process.model_server import ModelServer
 from local_aws.process.neuron import NeuronServer, NeuronStandIn
 from local_aws.process.triton import TritonServer
-from local_aws.account_settings import AccountSettings
 from local_aws.state_folder import check_room
 from workloads import Unavailable
 from workloads.images import driver_of, starts, version_in

@@ -18,10 +18,10 @@ from typing import Any
 from moto.sagemaker.exceptions import ResourceInUseException, ValidationError
 from moto.sagemaker.models import FakeProcessingJob
 
+from local_aws.account_settings import AccountSettings, ContainerRunner
 from local_aws.process.guarded_process import GuardedProcess
 from local_aws.process.local_account import role_session
 from local_aws.sagemaker.endpoint import failure_reason, shortened
-from local_aws.account_settings import AccountSettings, ContainerRunner
 from local_aws.state_folder import check_room
 from workloads import CODE, ROOT
 

@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 
 from local_aws.__main__ import main, parser
-from local_aws.process.neuron import NeuronStandIn
 from local_aws.account_settings import ContainerRunner
+from local_aws.process.neuron import NeuronStandIn
 from scripts.rehearsal.release.machine import ONE_THREAD
 from scripts.rehearsal.stand_ins import gpu, processing_job
 from scripts.rehearsal.stand_ins.notes import LOG, note

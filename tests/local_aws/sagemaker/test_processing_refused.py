@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from moto.sagemaker.exceptions import ResourceInUseException, ValidationError
 
+from local_aws.account_settings import AccountSettings, ContainerRunner
 from local_aws.sagemaker import processing_jobs
 from local_aws.sagemaker.processing_jobs import ProcessingJobs
-from local_aws.account_settings import AccountSettings, ContainerRunner
 from tests.local_aws.conftest import refused, wait_until
 from tests.scripts.rehearsal.test_processing_jobs import request
 

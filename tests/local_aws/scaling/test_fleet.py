@@ -11,12 +11,12 @@ from typing import Any, cast
 
 import pytest
 
+from local_aws.account_settings import AccountSettings
 from local_aws.process.model_server import ModelServer
 from local_aws.sagemaker import endpoint_fleet
 from local_aws.sagemaker.endpoint import LocalEndpoint
 from local_aws.sagemaker.endpoint_fleet import EndpointVariant, Fleet
 from local_aws.sagemaker.model_host import ModelContainer, ModelHost
-from local_aws.account_settings import AccountSettings
 from tests.builders import known
 from tests.local_aws.conftest import wait_until
 from workloads import Unavailable

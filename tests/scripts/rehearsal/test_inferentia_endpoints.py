@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from local_aws.account_settings import AccountSettings
 from local_aws.process.local_account import LocalAccount
 from local_aws.sagemaker.model_host import ModelHost
-from local_aws.account_settings import AccountSettings
 from scripts.rehearsal.account import neuron_stand_in
 from tests.local_aws.conftest import ROLE, refused
 from tests.scripts.rehearsal.conftest import client
