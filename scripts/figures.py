@@ -18,19 +18,19 @@ from workloads import ROOT
 
 PACKAGES = ("workloads", "aws_api", "model_build", "inference_recommender", "stacks", "containers", "local_aws")
 BUDGETS = {
-    "inference_recommender": 19_534,
+    "inference_recommender": 19_503,
     "model_build": 13_462,
     "local_aws": 8_463,
     "containers": 6_982,
     "aws_api": 1_336,
     "stacks": 7_040,
-    "workloads": 3_940,
+    "workloads": 3_936,
     "benchmarks": 4_370,
     "scripts": 3_849,
     "tests": 51_503,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
-PRODUCTION_LINES = 68_595
+PRODUCTION_LINES = 68_560
 SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
 
