@@ -15,6 +15,7 @@ from typing import Any
 from aws_api.errors import AwsRefused, NotFound
 from aws_api.logs import DENIED, ContainerLog, first_log
 from aws_api.sagemaker import ENDPOINT_LOG, HARDWARE_NAMESPACE, SageMakerAccount
+from aws_api.session import metric_query
 from workloads import UsageError
 from workloads.document import Document
 
@@ -183,12 +184,8 @@ def _full_metrics(account: SageMakerAccount, name: str, described: Mapping[str, 
         config = account.call(
             "sagemaker", "describe_endpoint_config", EndpointConfigName=described["EndpointConfigName"]
         )
-        variant = config["ProductionVariants"][0]["VariantName"]
-        dimensions = [{"Name": "EndpointName", "Value": name}, {"Name": "VariantName", "Value": variant}]
-        queries = []
-        for metric in METRICS:
-            named = {"Namespace": HARDWARE_NAMESPACE, "MetricName": metric, "Dimensions": dimensions}
-            queries.append({"Id": metric.lower(), "MetricStat": {"Metric": named, "Period": 60, "Stat": "Maximum"}})
+        of_variant = {"EndpointName": name, "VariantName": config["ProductionVariants"][0]["VariantName"]}
+        queries = [metric_query(each.lower(), HARDWARE_NAMESPACE, each, of_variant, "Maximum") for each in METRICS]
         points = account.metrics(queries, described["CreationTime"], datetime.now(UTC))
     except AwsRefused as error:
         if isinstance(error, NotFound) or error.code in DENIED:

@@ -6,7 +6,7 @@ Each method is one call or a few, in the API's shapes. Every method raises `AwsU
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,9 @@ from typing import Any
 from aws_api import s3
 from aws_api.errors import AwsRefused, AwsUnavailable, NotFound
 from aws_api.expiry import expiry_of
-from aws_api.logs import first_events, first_log
-from aws_api.session import AwsSession
-from workloads import Interrupted
+from aws_api.logs import first_events, first_log, last_lines
+from aws_api.session import AwsSession, metric_query
+from workloads import Interrupted, UsageError
 
 MEASURED_ON_TAG = "local-aws:measured-on"
 """Key of the tag that holds the machine on which a local account measured a job."""
@@ -75,40 +75,6 @@ class EndpointDescription:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Endpoint:
-    """An endpoint on one instance. Its model, its configuration and itself have one name."""
-
-    name: str
-    role_arn: str
-    image_uri: str
-    model_url: str
-    """The archive that SageMaker unpacks into /opt/ml/model."""
-    environment: Mapping[str, str]
-    instance_type: str
-    startup_s: int
-    """Longest time that the container may take until /ping answers."""
-    tags: Mapping[str, str] = field(default_factory=dict)
-
-    def requests(self) -> dict[str, dict[str, Any]]:
-        """Returns the requests that create it, by operation, in order."""
-        name, tags = self.name, [{"Key": key, "Value": value} for key, value in self.tags.items()]
-        container = {"Image": self.image_uri, "ModelDataUrl": self.model_url, "Environment": dict(self.environment)}
-        model = {"ModelName": name, "ExecutionRoleArn": self.role_arn, "PrimaryContainer": container, "Tags": tags}
-        variant = {
-            "VariantName": "only",
-            "ModelName": name,
-            "InstanceType": self.instance_type,
-            "InitialInstanceCount": 1,
-            "ContainerStartupHealthCheckTimeoutInSeconds": self.startup_s,
-        }
-        return {
-            "create_model": model,
-            "create_endpoint_config": {"EndpointConfigName": name, "ProductionVariants": [variant], "Tags": tags},
-            "create_endpoint": {"EndpointName": name, "EndpointConfigName": name, "Tags": tags},
-        }
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class ExpiringResource:
     """A resource with an expiry tag."""
 
@@ -155,6 +121,15 @@ class SageMakerAccount(AwsSession):
         if s3.size(self, url) != file.stat().st_size:
             s3.upload_file(self, url, file, make_bucket=True)
 
+    def upload_file(self, url: str, file: Path, kms_key: str | None = None) -> None:
+        s3.upload_file(self, url, file, kms_key=kms_key)
+
+    def download(self, url: str, file: Path) -> None:
+        s3.download(self, url, file)
+
+    def exists(self, url: str) -> bool:
+        return s3.size(self, url) is not None
+
     def files(self, url: str) -> Sequence[str]:
         """Returns the names of all S3 objects below a folder, relative to it."""
         return s3.list_files(self, url)
@@ -185,11 +160,11 @@ class SageMakerAccount(AwsSession):
         return self._call("describe_inference_recommendations_job", JobName=name)
 
     def existing_job(self, name: str) -> dict[str, Any]:
-        """Describes a job that a user named. Raises `AwsUnavailable` if there is none."""
+        """Describes a job that a user named. Raises `UsageError` if there is none."""
         try:
             return self.describe_job(name)
         except NotFound as error:
-            raise AwsUnavailable(
+            raise UsageError(
                 f"There is no Inference Recommender job called '{name}' in {self.region}. "
                 "List jobs with `python -m inference_recommender jobs list`."
             ) from error
@@ -232,9 +207,8 @@ class SageMakerAccount(AwsSession):
 
     def gpu_utilization(self, endpoint: str, variant: str, start: datetime, end: datetime) -> float | None:
         """Returns the mean utilization of the busiest minute, 0 to 100 × GPUs; None without a metric."""
-        dimensions = [{"Name": "EndpointName", "Value": endpoint}, {"Name": "VariantName", "Value": variant}]
-        metric = {"Namespace": HARDWARE_NAMESPACE, "MetricName": "GPUUtilization", "Dimensions": dimensions}
-        query = {"Id": "gpu", "MetricStat": {"Metric": metric, "Period": 60, "Stat": "Average"}}
+        of_variant = {"EndpointName": endpoint, "VariantName": variant}
+        query = metric_query("gpu", HARDWARE_NAMESPACE, "GPUUtilization", of_variant, "Average")
         return max(self.metrics([query], start, end).get("gpu", {}).values(), default=None)
 
     def model(self, name: str) -> dict[str, Any]:
@@ -243,11 +217,9 @@ class SageMakerAccount(AwsSession):
     def make_model(self, request: Mapping[str, Any]) -> None:
         """Creates a model, or reuses an existing one with that name and archive."""
         name = request["ModelName"]
-        try:
-            existing = self.model(name)
-        except NotFound:
-            self._call("create_model", **request)
+        if self._created("create_model", request):
             return
+        existing = self.model(name)
         if existing["PrimaryContainer"].get("ModelDataUrl") != request["PrimaryContainer"]["ModelDataUrl"]:
             raise AwsUnavailable(f"There is already a SageMaker model called '{name}' with another archive.")
         self._tag(existing["ModelArn"], request)
@@ -301,6 +273,10 @@ class SageMakerAccount(AwsSession):
                 raise
             return False
         return True
+
+    def log_end(self, group: str, lines: int, prefix: str | None = None) -> Sequence[str]:
+        """Returns the last lines of the latest stream of a log group, or of the streams whose names begin so."""
+        return last_lines(self, group, lines, prefix=prefix)
 
     def endpoint_log(self, name: str) -> list[list[tuple[float, str]]]:
         """Returns the beginning of each instance's log as Unix seconds and lines; none if there is no log."""

@@ -114,6 +114,15 @@ class AwsSession:
         return self._session
 
 
+def metric_query(
+    key: str, namespace: str, name: str, dimensions: Mapping[str, str], stat: str, period_s: int = 60
+) -> dict[str, Any]:
+    """Returns a MetricDataQuery; `key` is its id."""
+    named = [{"Name": dimension, "Value": value} for dimension, value in dimensions.items()]
+    metric = {"Namespace": namespace, "MetricName": name, "Dimensions": named}
+    return {"Id": key, "MetricStat": {"Metric": metric, "Period": period_s, "Stat": stat}}
+
+
 def pause_s(attempt: int, jitter: float) -> float:
     """Returns seconds that double with each attempt from 0 on, cut by up to a half; `jitter` is between 0 and 1."""
     return float(min(FIRST_PAUSE_S * 2**attempt, LONGEST_PAUSE_S) * (1 - jitter / 2))

@@ -11,6 +11,7 @@ import statistics
 import sys
 import timeit
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,13 +30,10 @@ def pairs() -> Iterator[Pair]:
     for name, array in ARRAYS.items():
         for binary in (True, False):
             form = "binary" if binary else "JSON"
-            yield f"encode {name}, {form}", encode_ours(array, binary), encode_theirs(array, binary)
+            ours = partial(kserve.encode, {"X": array}, binary=binary)
+            yield f"encode {name}, {form}", ours, encode_theirs(array, binary)
             content, size = response(array, binary)
             yield f"decode {name}, {form}", decode_ours(content, size), decode_theirs(content, size)
-
-
-def encode_ours(array: np.ndarray, binary: bool) -> Callable[[], object]:
-    return lambda: kserve.encode({"X": array}, binary=binary)
 
 
 def encode_theirs(array: np.ndarray, binary: bool) -> Callable[[], object]:

@@ -110,11 +110,8 @@ class RunFolder:
         return Workload.from_json(self._existing("workload.json"))
 
     def recommendation(self) -> Recommendation:
-        """Raises `UsageError` if the run has no verdict."""
-        file = self.path / "recommendation.json"
-        if not file.exists():
-            raise UsageError(f"{self} has no recommendation.json: the run ended without a verdict.")
-        return Recommendation.from_json(file)
+        missing = f"{self} has no recommendation.json: the run ended without a verdict."
+        return Recommendation.from_json(self._existing("recommendation.json", missing))
 
     def keep_jobs(self, jobs: Jobs, requests: tuple[dict[str, Any], ...]) -> None:
         for number, request in enumerate(requests, start=1):
@@ -138,17 +135,9 @@ class RunFolder:
         """The name that a recommendation has for this folder: runs/NAME."""
         return f"{self.path.parent.name}/{self.path.name}"
 
-    @property
-    def _has_jobs(self) -> bool:
-        return (self.path / "jobs.json").exists()
-
     def jobs(self) -> Jobs:
-        if not self._has_jobs:
-            raise UsageError(
-                f"--resume: {self} has no jobs.json, so there is no job to continue. Name a run folder below --runs "
-                "(default: runs/)."
-            )
-        return Jobs.from_json(self.path / "jobs.json")
+        missing = f"--resume: {self} has no jobs.json, so there is no job to continue. Name a run folder below --runs "
+        return Jobs.from_json(self._existing("jobs.json", f"{missing}(default: runs/)."))
 
     def inputs(self) -> RunInputs:
         return RunInputs.from_json(self._existing("run.json"))
@@ -174,16 +163,17 @@ class RunFolder:
     def _object(self, name: str) -> dict[str, Any]:
         return read_json(self._existing(name), dict)
 
-    def _existing(self, name: str) -> Path:
+    def _existing(self, name: str, missing: str | None = None) -> Path:
+        """Returns a file of the folder. Raises `UsageError` if there is none; `missing` is then its sentence."""
         file = self.path / name
-        if not file.exists() and self._has_jobs:
-            raise UsageError(
+        if file.exists():
+            return file
+        if missing is None and (self.path / "jobs.json").exists():
+            missing = (
                 f"{self} has no {name}: the run ended before it was written. Continue it with `python -m "
                 f"inference_recommender run --resume {self}`."
             )
-        if not file.exists():
-            raise UsageError(f"{self} is not a run folder: it has no {name}.")
-        return file
+        raise UsageError(missing or f"{self} is not a run folder: it has no {name}.")
 
 
 def as_json(document: Any) -> str:

@@ -80,21 +80,18 @@ SMOOTH_OVER = 5
 """Number of samples averaged before the highest is taken: a single second is noise."""
 
 
-class UsageSampler:
+class UsageSampler(threading.Thread):
     """Samples a process and its descendants in a thread between `start` and `stop`."""
 
     def __init__(self, pid: int) -> None:
+        super().__init__(name="usage", daemon=True)
         self._pid = pid
         self._samples: list[tuple[float, float]] = []
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
 
     def stop(self) -> None:
         self._stopping.set()
-        self._thread.join()
+        self.join()
 
     @property
     def highest(self) -> tuple[float, float] | None:
@@ -104,7 +101,7 @@ class UsageSampler:
         cpu, memory = zip(*samples, strict=True)
         return highest_average(cpu, SMOOTH_OVER), max(memory)
 
-    def _run(self) -> None:
+    def run(self) -> None:
         known: dict[int, psutil.Process] = {}
         with contextlib.suppress(psutil.NoSuchProcess):
             while True:

@@ -18,19 +18,19 @@ from workloads import ROOT
 
 PACKAGES = ("workloads", "aws_api", "model_build", "inference_recommender", "stacks", "containers", "local_aws")
 BUDGETS = {
-    "inference_recommender": 19_503,
-    "model_build": 13_462,
-    "local_aws": 8_463,
+    "inference_recommender": 19_385,
+    "model_build": 13_358,
+    "local_aws": 8_444,
     "containers": 6_982,
-    "aws_api": 1_336,
-    "stacks": 7_040,
+    "aws_api": 1_417,
+    "stacks": 7_088,
     "workloads": 3_936,
-    "benchmarks": 4_370,
-    "scripts": 3_849,
-    "tests": 51_503,
+    "benchmarks": 4_368,
+    "scripts": 3_832,
+    "tests": 51_511,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
-PRODUCTION_LINES = 68_560
+PRODUCTION_LINES = 68_431
 SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
 
@@ -185,7 +185,7 @@ def figures() -> Iterator[Figure]:
     yield Figure("production lines", lines.total() - lines["tests"], PRODUCTION_LINES)
     yield from (Figure(f"lines of {package}", lines[package], budget) for package, budget in BUDGETS.items())
     pages = [*tracked("docs/*.md"), ROOT / "README.md"]
-    yield Figure("Markdown lines in README and docs", sum(map(_lines, pages)), 2_042)
+    yield Figure("Markdown lines in README and docs", sum(map(_lines, pages)), 2_058)
     yield Figure("lines of benchmarks/RESULTS.md", _lines(ROOT / "benchmarks" / "RESULTS.md"), 355)
     graph = import_graph(ROOT, product)
     reached = [name for name in closure(graph, "inference_recommender.cli.run") if not name.startswith("workloads")]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import get_args
 from urllib.parse import urlsplit
 
-from aws_cdk import Annotations, App, CloudFormationValidatePlugin, Environment, Stack, Validations
+from aws_cdk import Annotations, App, CfnOutput, CloudFormationValidatePlugin, Environment, Stack, Validations
 from constructs import Construct
 
 import workloads
@@ -121,7 +121,7 @@ def add_stacks(
 def add_releases(app: App, root: Path, environment: Environment, source: ReleaseSource, *, local: bool = False) -> None:
     """Adds the pipeline of each workload, or of the one that -c release names. Its first deployment needs no build."""
     # Imported here because most syntheses have no pipeline, and its library takes long to import.
-    from stacks.release.pipeline_stack import ReleasePipelineProps, ReleasePipelineStack
+    from stacks.release.pipeline import ReleasePipeline
 
     context = app.node.try_get_context
     environments = stage_environments(context, environment)
@@ -148,16 +148,22 @@ def add_releases(app: App, root: Path, environment: Environment, source: Release
         check_choice("release", only, list(folders))
     for name in folders if only is None else [only]:
         workload = folders[name].workload
-        props = ReleasePipelineProps(
-            source=source,
+        about = f"Releases {name}: model and infrastructure."
+        stack = Stack(app, workload.release_stack_name, env=environment, description=about)
+        release = ReleasePipeline(
+            stack,
+            "Default",  # Leaves no trace in the logical ids of its resources.
+            repository=source.repository,
+            connection_arn=source.connection_arn,
+            branch=source.branch,
+            start=source.start,
             workload=workload,
+            add_stacks=partial(add_stage, name),
+            environments={stage: place for stage, place in environments.items() if place != environment},
             is_built=all(workloads.artifact_file(root, name, each).exists() for each in workload.deployed),
             waiting=_why_not_in_production(root, folders[name], environments["production"]),
-            add_stacks=partial(add_stage, name),
-            environment=environment,
-            environments=environments,
         )
-        ReleasePipelineStack(app, workload.release_stack_name, props)
+        CfnOutput(stack, "PipelineName", value=release.pipeline.pipeline_name)
 
 
 def stage_environments(context: Context, pipeline: Environment) -> dict[Stage, Environment]:

@@ -10,10 +10,10 @@ from typing import Any
 from rich.console import Console
 
 from aws_api.sagemaker import SageMakerAccount
+from aws_api.temporary_endpoint import EndpointSpec, temporary_endpoint
 from inference_recommender.kserve import Body
 from inference_recommender.measure.start_stages import GIVE_UP_S, cold_start, log_lines, stages, start_of
 from inference_recommender.measure.system import system_of_endpoint
-from inference_recommender.measure.temporary_endpoint import EndpointSpec, temporary_endpoint
 from inference_recommender.output import tell
 from inference_recommender.payloads import header_size, request_bodies
 from inference_recommender.report.document import Report, objective_text
@@ -83,15 +83,12 @@ def _started(
     objective = folder.workload.latency_objective
     size = header_size(folder.workload.model.fields, objective)
     bodies = [Body(content=each, header_size=size) for each in request_bodies(folder.payloads(), objective)]
-    spec = EndpointSpec(
-        model=variant["ModelName"],
-        variant={key: value for key, value in variant.items() if key not in NOT_OF_A_NEW_ENDPOINT},
-        lifetime_s=GIVE_UP_S,
-    )
+    members = {key: value for key, value in variant.items() if key not in NOT_OF_A_NEW_ENDPOINT}
     starts: list[Stages] = []
     try:
         for number_of_start in range(1, STARTS + 1):
             tell(stderr, f"Start {number_of_start} of {STARTS}: an endpoint of 1 × {variant['InstanceType']}")
+            spec = EndpointSpec(model=variant["ModelName"], variant=members, lifetime_s=GIVE_UP_S)
             with temporary_endpoint(account, spec, partial(tell, stderr)) as name:
                 system = system_of_endpoint(account.endpoint_description(name), account.region)
                 starts.append(start_of(account, system, bodies, objective.model_latency_ms))

@@ -121,13 +121,7 @@ def _explain(options: argparse.Namespace, account: SageMakerAccount, stderr: Con
 
 def explain_job(account: SageMakerAccount, name: str) -> Explanations:
     """Explains each failed test of an Inference Recommender job. Raises `UsageError` for an unknown name."""
-    try:
-        job = account.describe_job(name)
-    except NotFound as error:
-        raise UsageError(
-            f"There is no Inference Recommender job called '{name}' in {account.region}. "
-            "List jobs with `python -m inference_recommender jobs list`."
-        ) from error
+    job = account.existing_job(name)
     steps = [step for step in account.job_steps(name) if step["Status"] == "FAILED"]
     failures = [_failed_test(account, name, step.get("InferenceBenchmark", {})) for step in steps]
     if not failures and job["Status"] == "FAILED":

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
+from aws_api.temporary_endpoint import VARIANT, EndpointSpec, temporary_endpoint
 from inference_recommender.experiment.plan import (
     LONGEST_NAME,
     CellBatch,
@@ -28,7 +29,6 @@ from inference_recommender.measure.job_service import Sleep
 from inference_recommender.measure.load_test import LoadTest
 from inference_recommender.measure.run import RunSubject, begin_and_measure
 from inference_recommender.measure.system import system_of_endpoint
-from inference_recommender.measure.temporary_endpoint import VARIANT, EndpointSpec, temporary_endpoint
 from inference_recommender.measurement import Measurement, results
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import RunFolder

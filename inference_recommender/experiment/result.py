@@ -17,7 +17,7 @@ from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import cheapest, decide, why_invalid
 from inference_recommender.sizing.fleet import cost_per_million_usd
 from inference_recommender.sizing.prices import job_price
-from workloads import Candidate, Provenance, UsageError, Workload
+from workloads import Candidate, Provenance, Workload
 
 PLAN, ACCESS, ORIGIN = "experiment.json", "access.json", "origin.json"
 
@@ -38,9 +38,8 @@ class ExperimentFolder(RunFolder):
 
     def experiment(self) -> Experiment:
         """Raises `UsageError` or `InvalidDocument`."""
-        if not (self.path / PLAN).exists():
-            raise UsageError(f"--resume: {self} is not the folder of an experiment: it has no {PLAN}.")
-        return Experiment.from_json(self.path / PLAN)
+        missing = f"--resume: {self} is not the folder of an experiment: it has no {PLAN}."
+        return Experiment.from_json(self._existing(PLAN, missing))
 
     def access(self) -> ExperimentAccess:
         return ExperimentAccess.from_json(self.path / ACCESS)
@@ -61,9 +60,8 @@ class ExperimentFolder(RunFolder):
 
     def origin(self) -> Provenance:
         """Returns the origin of the last measurement. Raises `UsageError`."""
-        if not (self.path / ORIGIN).exists():
-            raise UsageError(f"{self}: no cell is measured yet. Continue with `experiment --resume {self}`.")
-        return Provenance.from_json(self.path / ORIGIN)
+        missing = f"{self}: no cell is measured yet. Continue with `experiment --resume {self}`."
+        return Provenance.from_json(self._existing(ORIGIN, missing))
 
     def measured(self) -> dict[Cell, Measurement]:
         """Returns the measurements of the cells whose test has ended, also of failed ones."""

@@ -12,8 +12,8 @@ from inference_recommender.load_generator.requests import Target
 
 
 class _SocketConnection(HTTPConnection):
-    def __init__(self, path: str, **options: Any) -> None:
-        super().__init__("localhost", **options)
+    def __init__(self, *, path: str, **options: Any) -> None:
+        super().__init__(**options)
         self._path = path
 
     def _new_conn(self) -> socket.socket:
@@ -28,12 +28,7 @@ class _SocketConnection(HTTPConnection):
 
 
 class _SocketPool(urllib3.HTTPConnectionPool):
-    def __init__(self, path: str, **options: Any) -> None:
-        super().__init__("localhost", **options)
-        self._path = path
-
-    def _new_conn(self) -> _SocketConnection:
-        return _SocketConnection(self._path, timeout=self.timeout.connect_timeout)
+    ConnectionCls = _SocketConnection
 
 
 def socket_url(socket: str, path: str) -> str:
@@ -45,7 +40,7 @@ def connection_pool(url: str, **options: Any) -> urllib3.HTTPConnectionPool:
     """Returns urllib3's pool of connections to the server of an `http`, `https` or `http+unix` URL."""
     target = Target.of(url)
     if target.socket is not None:
-        return _SocketPool(target.socket, **options)
+        return _SocketPool(target.host, path=target.socket, **options)
     pool = urllib3.HTTPSConnectionPool if target.tls else urllib3.HTTPConnectionPool
     return pool(target.host, target.port, **options)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from aws_api.errors import AwsRefused, AwsUnavailable
 from aws_api.sagemaker import FINER_METRICS_TAG, SageMakerAccount
+from aws_api.session import metric_query
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.measurement import results
 from inference_recommender.progress import Progress, ProgressUpdate
@@ -36,11 +37,6 @@ DAY_S = 86_400
 FINER_STEPS = {1: 60, 5: 900}
 """Period in s → longest test in s that is read with it, on an account with finer metrics than SageMaker's. Those have a
 datum each minute, and CloudWatch may answer a finer period with the sum of the minute."""
-
-
-def poll_interval_s(expected_s: float) -> float:
-    """Returns a sixtieth of the expected duration, between 2 s and 30 s."""
-    return min(max(expected_s / 60, 2.0), 30.0)
 
 
 def wait_for_job(
@@ -69,7 +65,7 @@ def wait_for_job(
         )
         if described["Status"] in TERMINAL:
             return described
-        sleep(poll_interval_s(expected_s))
+        sleep(min(max(expected_s / 60, 2.0), 30.0))
 
 
 def stop_and_wait(account: SageMakerAccount, name: str, sleep: Sleep = time.sleep) -> dict[str, Any]:
@@ -180,8 +176,11 @@ def time_series_queries(
         **{name: ("ClientLatency", name) for name in LATENCIES},
     }
     return [
-        *(_query(key, JOB_NAMESPACE, metric, of_job, stat, period_s) for key, (metric, stat) in statistics.items()),
-        _query(MODEL_LATENCY, ENDPOINT_NAMESPACE, "ModelLatency", of_variant, percentile, period_s),
+        *(
+            metric_query(key, JOB_NAMESPACE, metric, of_job, stat, period_s)
+            for key, (metric, stat) in statistics.items()
+        ),
+        metric_query(MODEL_LATENCY, ENDPOINT_NAMESPACE, "ModelLatency", of_variant, percentile, period_s),
     ]
 
 
@@ -190,7 +189,7 @@ def quantile_queries(of_variant: Mapping[str, str]) -> list[dict[str, Any]]:
     two points.
     """
     return [
-        _query(f"q{number}", ENDPOINT_NAMESPACE, "ModelLatency", of_variant, stat, DAY_S)
+        metric_query(f"q{number}", ENDPOINT_NAMESPACE, "ModelLatency", of_variant, stat, DAY_S)
         for number, stat in enumerate(("SampleCount", *QUANTILES))
     ]
 
@@ -223,11 +222,3 @@ def quantiles_ms(points: Points) -> dict[str, float]:
     day = max(counts, key=lambda time: counts[time])
     values = {stat: points.get(f"q{number}", {}).get(day) for number, stat in enumerate(QUANTILES, start=1)}
     return {stat: value / 1000 for stat, value in values.items() if value is not None}
-
-
-def _query(
-    key: str, namespace: str, name: str, dimensions: Mapping[str, str], stat: str, period_s: int
-) -> dict[str, Any]:
-    named = [{"Name": dimension, "Value": value} for dimension, value in dimensions.items()]
-    metric = {"Namespace": namespace, "MetricName": name, "Dimensions": named}
-    return {"Id": key, "MetricStat": {"Metric": metric, "Period": period_s, "Stat": stat}}

@@ -4,11 +4,12 @@ A search after a test that has no result leaves the estimate to decide and keeps
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from aws_api.sagemaker import SageMakerAccount
+from aws_api.temporary_endpoint import EndpointSpec, Sleep, temporary_endpoint
 from inference_recommender.capacity.probe import Capacity, ProbeRecords
 from inference_recommender.capacity.search import Reason, Search, SendProbe
 from inference_recommender.kserve import Body
@@ -18,7 +19,6 @@ from inference_recommender.measure.load_test import provenance
 from inference_recommender.measure.probe import arrivals_to_send, probe_of
 from inference_recommender.measure.start_stages import cold_start, start_of
 from inference_recommender.measure.system import SystemUnderTest, system_of_endpoint
-from inference_recommender.measure.temporary_endpoint import EndpointSpec, Sleep, temporary_endpoint
 from inference_recommender.measurement import Measurement, limit_of
 from inference_recommender.payloads import header_size
 from inference_recommender.progress import Progress
@@ -106,7 +106,7 @@ class CandidateSearch:
         try:
             if jobs.existing_endpoint is not None and folder == jobs.existing_endpoint["EndpointName"]:
                 return search_system(self._system(folder), jobs.expected_s, measured, run_folder, progress, folder)
-            spec = _endpoint_spec(measured, run_folder.request()["InputConfig"])
+            spec = self._endpoint_spec(measured, run_folder.request()["InputConfig"])
             with temporary_endpoint(self.account, spec, progress.say, self.sleep) as name:
                 system = self._system(name)
                 started = self._started(measured, system, run_folder)
@@ -114,6 +114,22 @@ class CandidateSearch:
         except Unavailable as error:
             found = unknown(run_folder.workload().latency_objective, str(error))
             return measured.model_copy(update={"open_loop": found})
+
+    def _endpoint_spec(self, measured: Measurement, config: dict[str, Any]) -> EndpointSpec:
+        """Returns an endpoint with the model of the job, or a copy with the environment of the test. Raises
+        `Unavailable` if the job tested a model package.
+        """
+        if "ModelName" not in config:
+            raise Unavailable("an endpoint cannot be created from a model package")
+        variant = {"InstanceType": measured.instance_type}
+        spec = EndpointSpec(model=config["ModelName"], variant=variant, lifetime_s=LONGEST_S)
+        if not measured.environment:
+            return spec
+        copied = self.account.model(config["ModelName"])
+        container = copied["PrimaryContainer"]
+        environment = {**container.get("Environment", {}), **measured.environment}
+        container = {**container, "Environment": environment}
+        return replace(spec, model=None, container=container, role_arn=copied["ExecutionRoleArn"])
 
     def _system(self, endpoint: str) -> SystemUnderTest:
         return system_of_endpoint(self.account.endpoint_description(endpoint), self.account.region)
@@ -191,15 +207,3 @@ def why_none(found: Capacity, search: Search) -> str:
     so_far = f"{' and '.join(ends)} invocations/min (95 % interval)" if ends else "unknown"
     spent = f"after {search.spent_s:.0f} s of probes the capacity is {so_far}"
     return f"too few samples: {spent}. Search longer: --max-duration-s."
-
-
-def _endpoint_spec(measured: Measurement, config: dict[str, Any]) -> EndpointSpec:
-    """Raises `Unavailable` if the job tested a model package."""
-    if "ModelName" not in config:
-        raise Unavailable("an endpoint cannot be created from a model package")
-    return EndpointSpec(
-        model=config["ModelName"],
-        variant={"InstanceType": measured.instance_type},
-        environment=measured.environment,
-        lifetime_s=LONGEST_S,
-    )

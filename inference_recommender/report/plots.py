@@ -28,20 +28,19 @@ from inference_recommender.report.document import Plot
 from inference_recommender.sizing.verdict import expected_latencies
 from workloads import Candidate, LatencyObjective, Proof
 
-BLUE, ORANGE, RED, GREEN, GREY = "#2f6fdb", "#e07b39", "#c8372d", "#1d7f4e", "#8b919c"
-INK, AXIS, GRID, TICK = "#3b4252", "#8a919c", "#e4e7ec", "#5b6472"
-VARIABLES = {
-    BLUE: "blue",
-    ORANGE: "orange",
-    RED: "red",
-    GREEN: "green",
-    GREY: "grey",
-    INK: "ink",
-    AXIS: "axis",
-    GRID: "grid",
-    TICK: "tick",
+COLOURS = {
+    "blue": "#2f6fdb",
+    "orange": "#e07b39",
+    "red": "#c8372d",
+    "green": "#1d7f4e",
+    "grey": "#8b919c",
+    "ink": "#3b4252",
+    "axis": "#8a919c",
+    "grid": "#e4e7ec",
+    "tick": "#5b6472",
 }
-"""Every colour of a plot, and the CSS variable (--plot-…) that replaces it on the page."""
+"""Every colour of a plot, by the CSS variable (--plot-…) that replaces it on the page."""
+BLUE, ORANGE, RED, GREEN, GREY, INK, AXIS, GRID, TICK = COLOURS.values()
 
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "report",
@@ -242,7 +241,7 @@ def drawn(figure: Figure, legend_columns: int = 0) -> Plot:
         figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
     text = buffer.getvalue()
     text = re.sub(r'width="[^"]*pt" height="[^"]*pt"', 'width="100%"', text[text.index("<svg") :], count=1)
-    for colour, name in VARIABLES.items():
+    for name, colour in COLOURS.items():
         text = text.replace(colour, f"var(--plot-{name})")
     return Plot(svg=text, csv=_csv(figure), wide=figure.get_figwidth() >= WIDE_PAGE_IN)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -189,6 +189,7 @@ def recorded(session: "AwsSession", endpoint: str, days: int, now: datetime) -> 
     A minute without a datapoint has no invocations. Raises `Unavailable`, also without any traffic.
     """
     from aws_api.errors import translate_aws_errors  # boto3, which files do without
+    from aws_api.session import metric_query
 
     if days > KEPT_DAYS:
         raise UsageError(f"--days: got {days}. CloudWatch keeps minutes for {KEPT_DAYS} days; give at most that.")
@@ -196,8 +197,12 @@ def recorded(session: "AwsSession", endpoint: str, days: int, now: datetime) -> 
     start = end - timedelta(days=days)
     with translate_aws_errors("DescribeEndpoint"):
         described = session.client("sagemaker").describe_endpoint(EndpointName=endpoint)
-    variants = [each["VariantName"] for each in described.get("ProductionVariants", [])]
-    queries = [_query(f"variant{number}", endpoint, variant) for number, variant in enumerate(variants)]
+    variants = described.get("ProductionVariants", [])
+    dimensions = [{"EndpointName": endpoint, "VariantName": each["VariantName"]} for each in variants]
+    queries = [
+        metric_query(f"variant{number}", "AWS/SageMaker", "Invocations", each, "Sum")
+        for number, each in enumerate(dimensions)
+    ]
     by_minute: dict[datetime, float] = {}
     window = {"MetricDataQueries": queries, "StartTime": start, "EndTime": end}
     for result in session.pages("cloudwatch", "get_metric_data", "MetricDataResults", **window):
@@ -212,9 +217,3 @@ def recorded(session: "AwsSession", endpoint: str, days: int, now: datetime) -> 
     rates = [by_minute.get(start + number * MINUTE, 0.0) / 60 for number in range(days * 24 * 60)]
     sha256 = hashlib.sha256(json.dumps([start.isoformat(), rates]).encode()).hexdigest()
     return Trace(name=endpoint, sha256=sha256, start=start, rates=np.array(rates))
-
-
-def _query(name: str, endpoint: str, variant: str) -> dict[str, Any]:
-    dimensions = [{"Name": "EndpointName", "Value": endpoint}, {"Name": "VariantName", "Value": variant}]
-    metric = {"Namespace": "AWS/SageMaker", "MetricName": "Invocations", "Dimensions": dimensions}
-    return {"Id": name, "MetricStat": {"Metric": metric, "Period": 60, "Stat": "Sum"}}

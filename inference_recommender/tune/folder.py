@@ -12,7 +12,7 @@ from inference_recommender.run_folder import PAYLOADS, RunFolder
 from inference_recommender.tune.probe_counts import ProbeCounts
 from inference_recommender.tune.race import ConfigurationRefused, SendProbe
 from inference_recommender.tune.space import ServingConfiguration
-from workloads import UsageError, Workload
+from workloads import Workload
 from workloads.document import Document
 from workloads.errors import InvalidDocument
 from workloads.files import replace_text
@@ -54,9 +54,8 @@ class TuneFolder(RunFolder):
 
     def plan(self) -> TunePlan:
         """Raises `UsageError` or `InvalidDocument`."""
-        if not (self.path / PLAN).exists():
-            raise UsageError(f"--resume: {self} is not a folder of tune: it has no {PLAN}.")
-        return TunePlan.from_json(self.path / PLAN)
+        missing = f"--resume: {self} is not a folder of tune: it has no {PLAN}."
+        return TunePlan.from_json(self._existing(PLAN, missing))
 
     def lines(self) -> list[ProbeLine]:
         """Returns the probes, without an incomplete last line."""
@@ -71,11 +70,8 @@ class TuneFolder(RunFolder):
 
     def result(self) -> Report:
         """Raises `UsageError` if the search has no result, or `InvalidDocument`."""
-        if not (self.path / RESULT).exists():
-            raise UsageError(
-                f"{self} has no result yet. Continue with `python -m inference_recommender tune --resume {self}`."
-            )
-        return Report.from_json(self.path / RESULT)
+        missing = f"{self} has no result yet. Continue with `python -m inference_recommender tune --resume {self}`."
+        return Report.from_json(self._existing(RESULT, missing))
 
 
 def resumed(folder: TuneFolder, send: SendProbe, on_probe: Callable[[ProbeLine, int], None]) -> SendProbe:

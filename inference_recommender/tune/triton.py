@@ -52,7 +52,9 @@ class TunedTriton:
         self._count = len(folder.lines())
         self.repository = folder.path / "repository"
         """The copy that Triton reads."""
-        self._process: _Process | None = None
+        self._running = contextlib.ExitStack()
+        self._process: _Process
+        """The server of the current target."""
         self._target: str | None = None
         self._configs: dict[str, Mapping[str, Any]] = {}
         """Triton's own configurations of the current target's models, an ensemble's members first."""
@@ -68,14 +70,12 @@ class TunedTriton:
         return counts.model_copy(update={"sent": counts.sent + warm_up})
 
     def _send(self, name: str, rate: float, duration_s: float) -> ProbeRecords:
-        assert self._process is not None, "a configuration is loaded first"
         folder = self._folder.path / f"probes/{self._count:04}-{name}"
         system = system_at_url(self._process.address["url"], "")
         return probe_of(system, self._folder, folder, seed=self._count)(rate, duration_s)
 
     def config(self, model: str) -> Mapping[str, Any]:
         """Returns the configuration with which Triton serves a model."""
-        assert self._process is not None, "a configuration is loaded first"
         return self._process.config(model)
 
     def load(self, configuration: ServingConfiguration) -> None:
@@ -83,7 +83,6 @@ class TunedTriton:
         self._loaded = None
         if self._target != configuration.target:
             self._start(configuration.target)
-        assert self._process is not None
         self._process.unload([*reversed(self._configs)])
         self._set_threads(configuration.threads)
         for name, config in self._configs.items():
@@ -100,6 +99,7 @@ class TunedTriton:
         shutil.copytree(repository, self.repository, copy_function=os.symlink)
         names = sorted(each.parent.name for each in self.repository.glob("*/config.pbtxt"))
         self._process = _Process(self.repository, self._model, environment, self._folder.path / "triton.log")
+        self._running.callback(self._process.stop)
         self._configs = {name: self.config(name) for name in sorted(names, key=lambda name: name == self._model)}
         self._target = target
 
@@ -112,9 +112,8 @@ class TunedTriton:
 
     def close(self) -> None:
         """Ends the server if it runs."""
-        if self._process is not None:
-            self._process.stop()
-        self._process = self._target = None
+        self._running.close()
+        self._target = None
 
 
 def overridden(config: Mapping[str, Any], serving: Serving, threads: int | None) -> dict[str, Any]:

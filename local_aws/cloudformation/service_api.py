@@ -20,6 +20,7 @@ from moto.core.botocore_stubber import BotocoreStubber
 
 from aws_api.service_model import input_shape
 
+_CASTS: Mapping[str, type[Any]] = {"integer": int, "long": int, "float": float, "double": float, "string": str}
 # The account reads no profile or file of the person who started it.
 _NO_FILES = {
     "profile": (None, None, None, None),
@@ -94,28 +95,22 @@ def _value(shape: Shape, value: Any, partial: bool, path: str) -> Any:
     match shape.type_name, value:
         case "structure", Mapping():
             return as_request(shape, value, partial=partial, path=path)
-        case "list", list():
-            item: Shape = shape.member  # type: ignore[attr-defined]
-            return [_value(item, each, partial, f"{path}[{number}]") for number, each in enumerate(value)]
         case "list", _:
-            return [_value(shape.member, value, partial, path)]  # type: ignore[attr-defined]
+            items = value if isinstance(value, list) else [value]
+            item: Shape = shape.member  # type: ignore[attr-defined]
+            return [_value(item, each, partial, f"{path}[{number}]") for number, each in enumerate(items)]
         case "map", list():  # tags
             return {each["Key"]: str(each["Value"]) for each in value}
         case "map", Mapping():
             return {key: _value(shape.value, each, partial, f"{path}.{key}") for key, each in value.items()}  # type: ignore[attr-defined]
-        case "boolean", _:
-            return value in (True, "true")
-        case (("integer" | "long"), _):
-            return int(value)
-        case (("float" | "double"), _):
-            return float(value)
         case "string", (list() | Mapping()):
             return json.dumps(value)
         case "string", bool():
             return str(value).lower()
-        case "string", _:
-            return str(value)
-    return value
+        case "boolean", _:
+            return value in (True, "true")
+        case kind, _:
+            return _CASTS[kind](value) if kind in _CASTS else value
 
 
 class StackScope(NamedTuple):

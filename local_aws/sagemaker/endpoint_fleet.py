@@ -31,27 +31,31 @@ class EndpointLog:
     def __init__(self, logs: LogsBackend, endpoint: str) -> None:
         self._logs = logs
         self._group = f"/aws/sagemaker/Endpoints/{endpoint}"
-        self._lock = threading.Lock()
 
     def keep(self, variant: str, pid: int, log_file: Path, preparations: Sequence[tuple[float, str]] = ()) -> None:
         """Writes the stream of a server that answers now, or could not load its model."""
         stream = f"{variant}/i-{pid:017x}"
-        events = [
-            _event(moment, f'I{datetime.fromtimestamp(moment, UTC):%m%d %H:%M:%S.%f} 0 local_aws] "{words}"')
+        lines = [
+            (moment, f'I{datetime.fromtimestamp(moment, UTC):%m%d %H:%M:%S.%f} 0 local_aws] "{words}"')
             for moment, words in preparations
         ]
         now = max([time.time(), *(moment for moment, _ in preparations)])
-        events += [_event(now, line) for line in log_file.read_text("utf-8", "replace").splitlines() if line]
-        with self._lock:
-            if self._group not in self._logs.groups:
-                self._logs.create_log_group(self._group, {})
-            if stream not in self._logs.groups[self._group].streams:
-                self._logs.create_log_stream(self._group, stream)
-            self._logs.put_log_events(self._group, stream, events)
+        lines += [(now, line) for line in log_file.read_text("utf-8", "replace").splitlines() if line]
+        put_lines(self._logs, self._group, stream, lines)
 
 
-def _event(moment: float, message: str) -> dict[str, object]:
-    return {"timestamp": round(moment * 1000), "message": message}
+_putting = threading.Lock()
+
+
+def put_lines(logs: LogsBackend, group: str, stream: str, lines: Sequence[tuple[float, str]]) -> None:
+    """Adds lines, each with its Unix seconds, to a stream, which it makes if need be."""
+    events = [{"timestamp": round(moment * 1000), "message": line} for moment, line in lines]
+    with _putting:
+        if group not in logs.groups:
+            logs.create_log_group(group, {})
+        if stream not in logs.groups[group].streams:
+            logs.create_log_stream(group, stream)
+        logs.put_log_events(group, stream, events)
 
 
 LOG_LINES = 8

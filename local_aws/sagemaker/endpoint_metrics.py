@@ -35,23 +35,20 @@ class _Second:
     gpus: int = 0
 
 
-class InvocationMetrics:
+class InvocationMetrics(threading.Thread):
     """Collects invocations; `start` begins to publish them to a CloudWatch backend, `close` publishes the rest."""
 
     def __init__(self, backend: LocalCloudWatchBackend) -> None:
+        super().__init__(name="endpoint-metrics", daemon=True)
         self._backend = backend
         self._seconds: defaultdict[tuple[str, str, str, int], _Second] = defaultdict(_Second)
         self._taken: defaultdict[tuple[str, str, int], float] = defaultdict(float)
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._publish, name="endpoint-metrics", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
 
     def close(self) -> None:
         self._closing.set()
-        self._thread.join()
+        self.join()
 
     def record(
         self,
@@ -80,7 +77,7 @@ class InvocationMetrics:
             second.model_errors += status != 200
             second.instances, second.gpus = max(instances, 1), gpus
 
-    def _publish(self) -> None:
+    def run(self) -> None:
         while not self._closing.wait(PUBLISH_EVERY_S):
             self._publish_seconds_before(int(time.time()))
         self._publish_seconds_before(int(time.time()) + 1)

@@ -21,6 +21,7 @@ from moto.sagemaker.exceptions import ResourceInUseException, ResourceNotFound, 
 
 from local_aws import machine, nvml
 from local_aws.sagemaker.endpoint import failure_reason, shortened
+from local_aws.sagemaker.endpoint_fleet import put_lines
 from local_aws.sagemaker.endpoint_metrics import publish_window
 from local_aws.sagemaker.load_test import JobStep, LoadTestRunner
 from local_aws.sagemaker.model_host import ModelHost, fetch_object
@@ -253,14 +254,8 @@ class RecommendationJobs:
             job.set(*_outcome(job.steps, runner.stopped.is_set()))
 
     def _tell(self, job: RecommendationJob, message: str) -> None:
-        logs, stream = logs_backends[self._settings.account_id][self._region], f"{job.name}/execution"
-        with self._lock:
-            if LOG_GROUP not in logs.groups:
-                logs.create_log_group(LOG_GROUP, {})
-            if stream not in logs.groups[LOG_GROUP].streams:
-                logs.create_log_stream(LOG_GROUP, stream)
-        event = {"timestamp": round(time.time() * 1000), "message": message}
-        logs.put_log_events(LOG_GROUP, stream, [event])
+        logs = logs_backends[self._settings.account_id][self._region]
+        put_lines(logs, LOG_GROUP, f"{job.name}/execution", [(time.time(), message)])
 
 
 def tags_of(values: Mapping[str, str]) -> "list[dict[str, str]]":

@@ -54,12 +54,13 @@ class _Policy:
         return f"monitor alarm {alarm.name} in state ALARM triggered policy {self.policy.policy_name}"
 
 
-class Scaler:
+class Scaler(threading.Thread):
     """Scales the variants of one region. `close` ends the thread of `start`."""
 
     def __init__(
         self, backend: LocalScalingBackend, cloudwatch: LocalCloudWatchBackend, now: Callable[[], float] = time.time
     ) -> None:
+        super().__init__(name="scaler", daemon=True)
         self._backend = backend
         self._watch = AlarmWatch(cloudwatch)
         self._now = now
@@ -67,15 +68,11 @@ class Scaler:
         self._due: dict[str, str] = {}
         """Target → the cause of new bounds that the endpoint has not applied yet."""
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="scaler", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
 
     def close(self) -> None:
         self._closing.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        if self.is_alive():
+            self.join()
 
     def tick(self, now: float) -> None:
         """Does everything that is due at `now`, which never decreases."""
@@ -90,7 +87,7 @@ class Scaler:
                 except ServiceException as error:
                     log.info(f"{target.resource_id} could not be scaled: {error.message}")
 
-    def _run(self) -> None:
+    def run(self) -> None:
         while not self._closing.wait(EVERY_S):
             try:
                 self.tick(self._now())

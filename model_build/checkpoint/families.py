@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from difflib import SequenceMatcher
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -225,12 +225,8 @@ def _unknown(kind: object, classes: list[str]) -> str:
         name, reason = NOT_BUILT[kind]
         return f"model_type: got {json.dumps(kind)}, but {name} is not built: {reason}. docs/families.md has the list."
     given = kind if isinstance(kind, str) else "".join(classes[:1])
-
-    def likeness(family: Family) -> float:
-        names = (family.model_type, family.classes)
-        return max(SequenceMatcher(None, given.lower(), name.lower()).ratio() for name in names)
-
-    nearest = max(FAMILIES.values(), key=likeness)
+    named = {name.lower(): each for each in FAMILIES.values() for name in (each.model_type, each.classes)}
+    nearest = named[get_close_matches(given.lower(), named, n=1, cutoff=0.0)[0]]
     key, got = ("model_type", kind) if kind is not None else ("architectures", classes)
     names = ", ".join(family.name for family in FAMILIES.values())
     return (

@@ -77,8 +77,7 @@ def export_onnx(model: Network, folder: Path) -> Path:
         output_names=list(model.outputs),
         verbose=False,
     )
-    if program is None:
-        raise RuntimeError("torch.onnx.export returned no program")
+    assert program is not None, "dynamo returns one"
     file = folder / GRAPH
     size = sum(parameter.nbytes for parameter in model.parameters())
     program.save(file, external_data=size > INLINE_LIMIT)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aws_api.processing_jobs import ProcessingJob
+from aws_api.sagemaker import SageMakerAccount
 from containers.archive_reader import ArchiveRefused, unpack
 from model_build import archive
 from model_build.plan import TIMING_CACHES
-from model_build.remote.build_account import BuildAccount
 from workloads import ModelArtifact, ParityReport, Unavailable, artifact_file, file_sha256
 
 UNCHANGED = "build/ was not changed."
@@ -29,7 +29,7 @@ class FetchedBuild:
     archive: Path
 
 
-def fetch(account: BuildAccount, job: ProcessingJob, workload: str, variant: str, folder: Path) -> FetchedBuild:
+def fetch(account: SageMakerAccount, job: ProcessingJob, workload: str, variant: str, folder: Path) -> FetchedBuild:
     """Downloads one job's output into an empty `folder`.
 
     Raises `Unavailable` if it is not a complete output of this build, `InvalidDocument` or `AwsUnavailable`.

@@ -5,18 +5,16 @@ its container records them before it serves (containers/neuron/serve). The endpo
 in S3, and is then deleted. The same archive, rows, image and instance type are recorded only once.
 """
 
-import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from aws_api.errors import AwsRefused
-from aws_api.sagemaker import ENDPOINT_LOG, Endpoint
+from aws_api.sagemaker import ENDPOINT_LOG, SageMakerAccount
+from aws_api.temporary_endpoint import EndpointFailed, EndpointSpec, Sleep, temporary_endpoint
 from model_build.progress import Progress, silent
-from model_build.remote.build_account import LOG_LINES, BuildAccount, failure
+from model_build.remote.remote_build import failure
 from model_build.remote.request import BuildSite, job_name
 from workloads import (
     NeuronTarget,
@@ -30,16 +28,13 @@ from workloads import (
 from workloads.instances import family
 
 STARTUP_S = 1800
-POLL_S = 15.0
-
-Sleep = Callable[[float], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recording:
     """The endpoint and the files that it needs."""
 
-    endpoint: Endpoint
+    endpoint: EndpointSpec
     uploads: Mapping[str, Path]
     """Files by the s3:// URLs where they go."""
     outputs_url: str
@@ -65,25 +60,26 @@ def plan_recording(folder: WorkloadFolder, variant_name: str, root: Path, site: 
     key = hashlib.sha256(facts.encode()).hexdigest()[:32]
     base = f"s3://{site.bucket}/recordings/{workload.name}/{key}"
     archive = artifact_file(root, workload.name, variant_name).with_name(artifact.archive)
-    outputs = f"{base}/outputs.json"
-    endpoint = Endpoint(
+    archive_url, rows_url, outputs = f"{base}/model.tar.gz", f"{base}/evaluation.jsonl", f"{base}/outputs.json"
+    endpoint = EndpointSpec(
         name=job_name((workload.name, "record"), None, site.stamp),
+        variant={"InstanceType": chip, "ContainerStartupHealthCheckTimeoutInSeconds": STARTUP_S},
+        container={
+            "Image": image_uri,
+            "ModelDataUrl": archive_url,
+            "Environment": {"RECORD_INPUT": rows_url, "RECORD_OUTPUT": outputs},
+        },
         role_arn=site.role_arn,
-        image_uri=image_uri,
-        model_url=f"{base}/model.tar.gz",
-        environment={"RECORD_INPUT": f"{base}/evaluation.jsonl", "RECORD_OUTPUT": outputs},
-        instance_type=chip,
-        startup_s=STARTUP_S,
         tags={"workload": workload.name, "target": variant_name},
     )
-    uploads = {endpoint.model_url: archive, endpoint.environment["RECORD_INPUT"]: rows}
+    uploads = {archive_url: archive, rows_url: rows}
     return Recording(endpoint=endpoint, uploads=uploads, outputs_url=outputs)
 
 
 def record_on_chip(
     recording: Recording,
     output: Path,
-    account: BuildAccount,
+    account: SageMakerAccount,
     progress: Progress = silent,
     sleep: Sleep = time.sleep,
 ) -> None:
@@ -96,12 +92,11 @@ def record_on_chip(
     else:
         for url, file in recording.uploads.items():
             progress(f"Uploading {file.name}")
-            account.upload(url, file)
-        with _endpoint(recording.endpoint, account, progress, sleep):
-            _wait(recording.endpoint, account, progress, sleep)
+            account.upload_file(url, file)
+        _serve_once(recording.endpoint, account, progress, sleep)
         if not account.exists(recording.outputs_url):
             raise Unavailable(
-                f"{recording.endpoint.image_uri} served the model but recorded nothing: it is older than this "
+                f"{recording.endpoint.container['Image']} served the model but recorded nothing: it is older than this "
                 "containers/neuron/serve. Build it again."
             )
     progress("Fetching the outputs")
@@ -109,36 +104,12 @@ def record_on_chip(
     account.download(recording.outputs_url, output)
 
 
-@contextlib.contextmanager
-def _endpoint(endpoint: Endpoint, account: BuildAccount, progress: Progress, sleep: Sleep) -> Iterator[None]:
-    """Creates the endpoint, and deletes it in any case: it costs by the hour."""
+def _serve_once(endpoint: EndpointSpec, account: SageMakerAccount, progress: Progress, sleep: Sleep) -> None:
+    """Returns when the endpoint has been in service and is deleted."""
+    group = ENDPOINT_LOG.format(endpoint=endpoint.name)
     try:
-        try:
-            account.create_endpoint(endpoint)
-        except AwsRefused as error:
-            if error.code == "ResourceLimitExceeded":
-                raise Unavailable(
-                    f"The quota does not allow the endpoint: {error.reason}\nRequest more of "
-                    f"'{endpoint.instance_type} for endpoint usage' in Service Quotas."
-                ) from error
-            raise
-        yield
-    except BaseException:
-        account.stop_retrying()
-        raise
-    finally:
-        account.delete_endpoint(endpoint.name, progress, sleep)
-
-
-def _wait(endpoint: Endpoint, account: BuildAccount, progress: Progress, sleep: Sleep) -> None:
-    while True:
-        described = account.describe_endpoint(endpoint.name)
-        status = described["EndpointStatus"]
-        progress(f"{endpoint.name} on {endpoint.instance_type}: {status}")
-        if status == "InService":
-            return
-        if status == "Failed":
-            group = ENDPOINT_LOG.format(endpoint=endpoint.name)
-            read_log = partial(account.endpoint_log, endpoint.name, LOG_LINES)
-            raise failure(f"The endpoint {endpoint.name}", described, group, read_log)
-        sleep(POLL_S)
+        with temporary_endpoint(account, endpoint, progress, sleep) as name:
+            progress(f"{name} has recorded")
+    except EndpointFailed as error:
+        subject, described = f"The endpoint {endpoint.name}", {"FailureReason": error.reason}
+        raise failure(account, subject, described, group) from error

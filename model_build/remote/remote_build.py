@@ -15,12 +15,12 @@ from typing import Any
 
 from aws_api.errors import AwsRefused, AwsUnavailable
 from aws_api.processing_jobs import LOG_GROUP, ProcessingJob
+from aws_api.sagemaker import SageMakerAccount
 from containers import archive_reader
 from model_build import archive
 from model_build.compiled import exclusive, scratch_folder
 from model_build.plan import TIMING_CACHES
 from model_build.progress import Progress, silent
-from model_build.remote.build_account import LOG_LINES, BuildAccount, failure
 from model_build.remote.fetch import combine, fetch, publish
 from workloads import CODE, Interrupted, ModelArtifact, Unavailable, UsageError, WorkloadFolder, artifact_file
 
@@ -34,6 +34,7 @@ FILES = (
 )
 ENTRY = Path(__file__).with_name("entry.py")
 POLL_S = 15.0
+LOG_LINES = 20
 
 Sleep = Callable[[float], None]
 
@@ -47,7 +48,7 @@ def build_remotely(
     variant_name: str,
     jobs: Sequence[ProcessingJob],
     root: Path,
-    account: BuildAccount,
+    account: SageMakerAccount,
     progress: Progress = silent,
     sleep: Sleep = time.sleep,
 ) -> ModelArtifact:
@@ -74,17 +75,17 @@ def build_remotely(
 
 
 def _send(
-    folder: WorkloadFolder, job: ProcessingJob, root: Path, scratch: Path, account: BuildAccount, progress: Progress
+    folder: WorkloadFolder, job: ProcessingJob, root: Path, scratch: Path, account: SageMakerAccount, progress: Progress
 ) -> None:
     packed = scratch / "source.tar.gz"
     progress("Packing the source")
     pack_source(folder, root, packed)
     progress(f"Uploading {packed.stat().st_size / 1e6:.1f} MB to {job.source_url}")
     for name, file in {packed.name: packed, ENTRY.name: ENTRY, **archive_reader.BESIDE}.items():
-        account.upload(f"{job.source_url}/{name}", file, job.kms_key)
+        account.upload_file(f"{job.source_url}/{name}", file, job.kms_key)
 
 
-def _run(jobs: Sequence[ProcessingJob], account: BuildAccount, progress: Progress, sleep: Sleep) -> None:
+def _run(jobs: Sequence[ProcessingJob], account: SageMakerAccount, progress: Progress, sleep: Sleep) -> None:
     """Runs all to completion. On any failure it stops the jobs that it can."""
     started: list[ProcessingJob] = []
     try:
@@ -107,9 +108,9 @@ def _run(jobs: Sequence[ProcessingJob], account: BuildAccount, progress: Progres
         raise
 
 
-def _create(account: BuildAccount, job: ProcessingJob, started: list[ProcessingJob]) -> None:
+def _create(account: SageMakerAccount, job: ProcessingJob, started: list[ProcessingJob]) -> None:
     try:
-        account.create_job(job)
+        account.create_processing_job(job.request())
     except AwsRefused as error:
         started.remove(job)  # it was not created; a job of that name belongs to another user
         if error.code == "ResourceInUse":
@@ -124,11 +125,11 @@ def _create(account: BuildAccount, job: ProcessingJob, started: list[ProcessingJ
         raise
 
 
-def _wait(account: BuildAccount, jobs: Sequence[ProcessingJob], progress: Progress, sleep: Sleep) -> None:
+def _wait(account: SageMakerAccount, jobs: Sequence[ProcessingJob], progress: Progress, sleep: Sleep) -> None:
     """Polls until every job has completed. Raises at the first that has not."""
     while True:
         try:
-            described = [account.describe_job(job.name) for job in jobs]
+            described = [account.describe_processing_job(job.name) for job in jobs]
         except AwsUnavailable as error:
             stops = "\n".join(f"  {_stop_command(job.name)}" for job in jobs)
             raise LostSight(
@@ -150,7 +151,7 @@ def _state(job: ProcessingJob, described: Mapping[str, Any]) -> str:
     return f"{job.name} on {job.instance_type}: {status}, {elapsed // 60} min {elapsed % 60:02d} s"
 
 
-def _refuse(account: BuildAccount, job: ProcessingJob, described: Mapping[str, Any]) -> None:
+def _refuse(account: SageMakerAccount, job: ProcessingJob, described: Mapping[str, Any]) -> None:
     status = described["ProcessingJobStatus"]
     if status == "Stopped":
         raise Unavailable(
@@ -158,20 +159,36 @@ def _refuse(account: BuildAccount, job: ProcessingJob, described: Mapping[str, A
             "another limit."
         )
     if status == "Failed":
-        error = failure(f"Job {job.name}", described, LOG_GROUP, lambda: account.job_log(job.name, LOG_LINES))
+        error = failure(account, f"Job {job.name}", described, LOG_GROUP, f"{job.name}/")
         # The build's own exit code, if it ended in good order.
         if ended := re.match(r"model_build ended with exit status (\d+)", described.get("ExitMessage") or ""):
             error.exit_code = int(ended[1])
         raise error
 
 
-def _stop(account: BuildAccount, name: str) -> str:
+def failure(
+    account: SageMakerAccount, subject: str, described: Mapping[str, Any], group: str, prefix: str | None = None
+) -> Unavailable:
+    """Combines the messages of the service, the container and its log."""
+    lines = [f"{subject} failed: {described.get('FailureReason') or 'the service gave no reason.'}"]
+    if message := described.get("ExitMessage"):
+        lines.append(message.rstrip())
+    try:
+        log = account.log_end(group, LOG_LINES, prefix)
+    except AwsUnavailable as error:
+        log = [f"(it cannot be read: {error})"]
+    if log:
+        lines += [f"The last lines of its log in {group}:", *(f"  {line}" for line in log)]
+    return Unavailable("\n".join(lines))
+
+
+def _stop(account: SageMakerAccount, name: str) -> str:
     """Stops a job and returns its state as a clause."""
     try:
-        status = account.describe_job(name)["ProcessingJobStatus"]
+        status = account.describe_processing_job(name)["ProcessingJobStatus"]
         if status not in ("InProgress", "Stopping"):
             return f"job {name} was already {status}"
-        account.stop_job(name)
+        account.stop_processing_job(name)
     except AwsUnavailable as error:
         return f"job {name} could not be stopped and may still run ({error}); stop it with `{_stop_command(name)}`"
     return f"job {name} is stopping"

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from aws_api.sagemaker import SageMakerAccount
 from model_build.progress import Progress
-from model_build.remote.build_account import BuildAccount
 from model_build.remote.recording import plan_recording, record_on_chip
 from model_build.remote.remote_build import build_remotely
 from model_build.remote.request import MAX_RUNTIME_S, build_site, driver_warnings, plan_remote
@@ -39,7 +39,7 @@ def build(
     folder: WorkloadFolder, name: str, given: argparse.Namespace, root: Path, progress: Progress
 ) -> dict[str, Any]:
     """Returns the artifact's document after the jobs have built it, or that of --dry-run, which needs no AWS."""
-    account = BuildAccount(notify=None if given.dry_run else progress)
+    account = SageMakerAccount(notify=None if given.dry_run else progress)
     stand_ins: dict[str, str] | None = {} if given.dry_run else None
     jobs = plan_remote(folder, name, build_site(folder, account, given, stand_ins))
     warnings = driver_warnings(jobs)
@@ -54,7 +54,7 @@ def record(folder: WorkloadFolder, name: str, given: argparse.Namespace, root: P
     """Returns the file that `verify --outputs` compares. Raises what `plan_recording` and `record_on_chip` raise."""
     if given.image_uri is None:
         raise UsageError("--image-uri is missing: the image of containers/neuron, in your registry.")
-    account = BuildAccount(notify=progress)
+    account = SageMakerAccount(notify=progress)
     recording = plan_recording(folder, name, root, build_site(folder, account, given))
     output: Path = given.outputs or artifact_file(root, folder.workload.name, name).with_name("outputs.json")
     record_on_chip(recording, output, account, progress)

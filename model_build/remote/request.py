@@ -17,7 +17,7 @@ from pathlib import Path
 
 from aws_api.errors import AwsUnavailable
 from aws_api.processing_jobs import ProcessingJob
-from model_build.remote.build_account import BuildAccount
+from aws_api.sagemaker import SageMakerAccount
 from workloads import NeuronTarget, SageMakerEndpointHosting, Target, TensorRtTarget, UsageError, WorkloadFolder, images
 from workloads.folder import with_settings
 from workloads.images import GPU_DEFAULT
@@ -59,7 +59,10 @@ class BuildSite:
 
 
 def build_site(
-    folder: WorkloadFolder, account: BuildAccount, given: argparse.Namespace, stand_ins: dict[str, str] | None = None
+    folder: WorkloadFolder,
+    account: SageMakerAccount,
+    given: argparse.Namespace,
+    stand_ins: dict[str, str] | None = None,
 ) -> BuildSite:
     """Takes the options of the command line, and asks AWS for the region and the bucket.
 

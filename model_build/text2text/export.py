@@ -155,8 +155,7 @@ def _write(
         output_names=list(outputs),
         verbose=False,
     )
-    if program is None:
-        raise RuntimeError("torch.onnx.export returned no program")
+    assert program is not None, "dynamo returns one"
     graph = program.model_proto
     _name_axes(graph, axes)
     onnx.save(graph, file)

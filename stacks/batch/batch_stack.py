@@ -1,19 +1,13 @@
 """A workload as a scheduled batch: buckets, tasks on ECS, the steps of a run, alarms."""
 
-from functools import partial
-
 from aws_cdk import Annotations, CfnOutput, Stack
-from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.batch.steps import BatchSteps
-from stacks.batch.storage import BatchStorage
-from stacks.batch.watch import BatchWatch
+from stacks.batch.scheduled_batch import ScheduledBatch
 from stacks.budget import cost_tags
 from stacks.deployment import plan_shards, problems_of_hardware
-from stacks.ecs.fleet import EcsFleet, machine
+from stacks.ecs.fleet import machine
 from stacks.ecs.shared_network import PrivateNetwork, Shared
-from stacks.ecs.task import EcsTask
 from stacks.own_image import OwnImage
 from stacks.workload_stack import WorkloadStackProps, add_legacy_note, add_warnings, named_key, refuse, region_of
 from workloads import ScheduledBatchHosting, ThroughputObjective, UsageError
@@ -42,48 +36,30 @@ class ScheduledBatchStack(Stack):
                 "The schedule is off outside of -c stage=production: start a run yourself, as docs/deploying.md says."
             )
             Annotations.of(self).add_info_v2("batch:schedule-off", text)
-        key = named_key(self, hosting.kms_key_arn)
-        storage = BatchStorage(self, "Storage", key=key, output_days=hosting.output_days)
-        archive = props.built.archive(self, "Archive")
-        role = iam.Role(
-            self,
-            "StepsRole",
-            assumed_by=iam.ServicePrincipal("states.amazonaws.com"),
-            description=f"Lets the steps of {workload.name} start what answers and accounts for its rows.",
-        )
         refuse(problems_of_hardware(props, shards.choice, region_of(self)))
-        runs_on = machine(shards.choice.file, shards.choice.instance_type)
+        kind = machine(shards.choice.file, shards.choice.instance_type).kind
         network = PrivateNetwork(self, "Network", workload=workload, shared=shared)
-        fleet = EcsFleet(
-            self, "Fleet", vpc=network.vpc, subnets=network.subnets, machine=runs_on, max_instances=shards.count
-        )
-        image = OwnImage(self, "Image", uri=hosting.image_uri, kind=runs_on.kind, workload=props).image
-        task = partial(EcsTask, self, workload=workload.name, image=image, key=key)
-        steps = BatchSteps(
+        batch = ScheduledBatch(
             self,
-            "Steps",
-            hosting=hosting,
-            scheduled=props.options.in_production,
-            shards=shards.count,
-            fleet=fleet,
-            shard=task("Shard", devices=runs_on.devices, purpose="reads its archive and rows, writes answers"),
-            account=task("Account", devices=(), purpose="reads rows and answers, writes the manifest"),
-            archive=archive,
-            storage=storage,
-            role=role,
-        )
-        watch = BatchWatch(
-            self,
-            "Watch",
-            workload=workload.name,
-            steps=steps,
+            "Default",  # Leaves no trace in the logical ids of its resources.
+            archive=props.built.archive(self, "Archive"),
+            image=OwnImage(self, "Image", uri=hosting.image_uri, kind=kind, workload=props).image,
             objective=objective,
+            schedule=hosting.schedule,
+            vpc=network.vpc,
+            vpc_subnets=network.subnets,
+            instance_type=shards.choice.instance_type,
+            shards=shards.count,
+            enabled=props.options.in_production,
             deadline_hours=hosting.deadline_hours,
-            options=props.options,
-            daily=hosting.daily and props.options.in_production,
-            own_key=key is not None,
+            max_bad_share=hosting.max_bad_share,
+            output_days=hosting.output_days,
+            workload=workload.name,
+            kms_key=named_key(self, hosting.kms_key_arn),
+            alarm_topic=props.options.alarm_topic,
+            alarm_email=props.options.alarm_email,
         )
-        CfnOutput(self, "InputBucket", value=storage.input.bucket_name)
-        CfnOutput(self, "OutputBucket", value=storage.output.bucket_name)
-        CfnOutput(self, "StateMachineArn", value=steps.machine.state_machine_arn)
-        CfnOutput(self, "AlarmTopicArn", value=watch.paging.topic.topic_arn)
+        CfnOutput(self, "InputBucket", value=batch.input.bucket_name)
+        CfnOutput(self, "OutputBucket", value=batch.output.bucket_name)
+        CfnOutput(self, "StateMachineArn", value=batch.machine.state_machine_arn)
+        CfnOutput(self, "AlarmTopicArn", value=batch.paging.topic.topic_arn)

@@ -6,7 +6,6 @@ from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from stacks.batch.steps import BatchSteps
 from stacks.context import Options
 from stacks.ecs.metrics import BatchMetrics
 from stacks.paging import Paging
@@ -24,8 +23,7 @@ class BatchWatch(Construct):
         scope: Construct,
         id: str,
         *,
-        workload: str,
-        steps: BatchSteps,
+        batch: BatchMetrics,
         objective: ThroughputObjective,
         deadline_hours: int,
         options: Options,
@@ -33,13 +31,13 @@ class BatchWatch(Construct):
         own_key: bool,
     ) -> None:
         super().__init__(scope, id)
-        self._steps, self._objective, self._metrics = steps, objective, BatchMetrics(workload=workload)
+        self._batch, self._objective = batch, objective
         alarms = [*self._alarms(deadline_hours), *([self._absent(deadline_hours)] if daily else [])]
-        self.paging = Paging(self, "Paging", workload=workload, alarms=alarms, options=options, own_key=own_key)
+        self.paging = Paging(self, "Paging", workload=batch.workload, alarms=alarms, options=options, own_key=own_key)
         self._dashboard()
 
     def _alarms(self, deadline_hours: int) -> Iterator[cloudwatch.Alarm]:
-        machine, period, limit = self._steps.machine, Duration.minutes(5), self._objective.rows_per_second
+        machine, period, limit = self._batch.machine, Duration.minutes(5), self._objective.rows_per_second
         ended = cloudwatch.MathExpression(
             expression="failed + aborted",
             using_metrics={
@@ -53,14 +51,14 @@ class BatchWatch(Construct):
         yield self._alarm("Failed", ended, 1, text)
         text = f"A run took more than {deadline_hours} hours and was stopped. Its answers are kept."
         yield self._alarm("Late", machine.metric_timed_out(period=period), 1, text)
-        rate = self._metrics.metric_rows_per_second().with_(period=Duration.hours(1))
+        rate = self._batch.metric_rows_per_second().with_(period=Duration.hours(1))
         text = f"A run was slower than the objective, {limit:,g} rows a second."
         yield self._alarm("Slow", rate, limit, text, BELOW)
 
     def _absent(self, deadline_hours: int) -> cloudwatch.Alarm:
         """Is on without data, too. Two runs that keep the deadline end at most a day and a deadline apart."""
         hours = HOURS_PER_DAY + deadline_hours
-        succeeded = self._steps.machine.metric_succeeded(period=Duration.hours(1))
+        succeeded = self._batch.machine.metric_succeeded(period=Duration.hours(1))
         text = f"No run succeeded in the last {hours} hours. The alarm is also on before the first run."
         return self._alarm("Absent", succeeded, 1, text, BELOW, hours, cloudwatch.TreatMissingData.BREACHING)
 
@@ -86,7 +84,7 @@ class BatchWatch(Construct):
         )
 
     def _dashboard(self) -> None:
-        metrics, machine, day = self._metrics, self._steps.machine, Duration.days(1)
+        batch, machine, day = self._batch, self._batch.machine, Duration.days(1)
         dashboard = cloudwatch.Dashboard(self, "Dashboard", default_interval=Duration.days(14))
         limit = limit_line("Objective", self._objective.rows_per_second)
         dashboard.add_widgets(
@@ -97,10 +95,10 @@ class BatchWatch(Construct):
             _bars("Duration of a run (ms)", machine.metric_time(period=day, statistic="Maximum")),
         )
         dashboard.add_widgets(
-            _bars("Rows per second", metrics.metric_rows_per_second().with_(period=day), limit=limit),
+            _bars("Rows per second", batch.metric_rows_per_second().with_(period=day), limit=limit),
             _bars(
                 "Rows, and bad ones",
-                *(metric.with_(period=day) for metric in (metrics.metric_rows(), metrics.metric_bad_rows())),
+                *(metric.with_(period=day) for metric in (batch.metric_rows(), batch.metric_bad_rows())),
             ),
         )
 

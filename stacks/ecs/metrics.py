@@ -1,12 +1,12 @@
 """Metrics of ECS workloads from the programs' logs and from callers. A network load balancer counts no requests."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from aws_cdk import Aws
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_elasticloadbalancingv2 as elb
+from aws_cdk import aws_stepfunctions as sfn
 
 from stacks.endpoint.metrics import MINUTE, ReportedMetrics
 
@@ -63,11 +63,10 @@ class ServiceMetrics(EcsMetrics):
         return self.service.metric_memory_utilization(period=MINUTE)
 
 
-@dataclass(kw_only=True)
 class BatchMetrics(EcsMetrics):
-    """Metrics of a batch."""
+    """Metrics of a batch. `machine` runs its steps."""
 
-    workload: str
+    machine: sfn.StateMachine
 
     def metric_rows_per_second(self) -> cloudwatch.Metric:
         """Rows per second of all shards of a batch together; with several runs in a period, the slowest run's."""

@@ -6,16 +6,14 @@ The endpoint has a model of a few lines that initialises CUDA. Everything is del
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime
 
 from aws_api import s3, service_model
 from aws_api.errors import translate_aws_errors
-from aws_api.expiry import GRACE_S, expiry_tag
-from aws_api.sagemaker import ENDPOINT_LOG, Endpoint, SageMakerAccount
+from aws_api.sagemaker import ENDPOINT_LOG, SageMakerAccount
+from aws_api.temporary_endpoint import EndpointFailed, EndpointSpec, Sleep, temporary_endpoint
 from inference_recommender.payloads import tar_gz
 from inference_recommender.sizing.prices import listed_price
 from workloads import Unavailable, UsageError, images
@@ -26,8 +24,6 @@ STARTUP_S = 900
 LOG_WAITS = 6
 """CloudWatch Logs may have a line a minute after it was written."""
 WAIT_S = 10.0
-
-Sleep = Callable[[float], None]
 DRIVER_LINE = re.compile(
     r"CUDA Forward Compatibility|kernel driver|NVIDIA Driver was not|\b803\b|no GPUs are available"
 )
@@ -91,7 +87,7 @@ class ProbeResult:
 
 def plan_probe(
     instance_type: str, version: str | None, role_arn: str | None, account: SageMakerAccount, now: datetime
-) -> Endpoint:
+) -> EndpointSpec:
     """Returns the endpoint. Raises `UsageError` for an unknown type or version, and without a role."""
     known = service_model.enum("sagemaker", "ProductionVariantInstanceType")
     if instance_type not in known or hardware(instance_type) not in ("GPU", "x86 CPU"):
@@ -110,50 +106,53 @@ def plan_probe(
             "SageMaker's Triton image, to write logs and to read the default bucket. Name one with the policy "
             "AmazonSageMakerFullAccess."
         )
-    tag = expiry_tag(now + timedelta(seconds=STARTUP_S + GRACE_S))
     name = f"probe-{instance_type.replace('.', '-')}-{now:%Y%m%d-%H%M%S}"
     image = f"{images.TRITON}:{version}-py3{'' if _has_gpu(instance_type) else '-cpu'}"
-    return Endpoint(
+    return EndpointSpec(
         name=name,
+        variant={"InstanceType": instance_type, "ContainerStartupHealthCheckTimeoutInSeconds": STARTUP_S},
+        container={
+            "Image": images.image_uri(image, account.region, (images.TRITON, "versions", version), "--version"),
+            "ModelDataUrl": f"s3://{account.default_bucket()}/inference-recommender/probe/{name}/model.tar.gz",
+            "Environment": {"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "probe"},
+        },
         role_arn=role_arn,
-        image_uri=images.image_uri(image, account.region, (images.TRITON, "versions", version), "--version"),
-        model_url=f"s3://{account.default_bucket()}/inference-recommender/probe/{name}/model.tar.gz",
-        environment={"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "probe"},
-        instance_type=instance_type,
-        startup_s=STARTUP_S,
-        tags={tag["Key"]: tag["Value"]},
     )
 
 
 def run_probe(
-    endpoint: Endpoint,
+    endpoint: EndpointSpec,
     account: SageMakerAccount,
     progress: Callable[[str], None],
     sleep: Sleep = time.sleep,
     clock_s: Callable[[], float] = time.monotonic,
 ) -> ProbeResult:
     """Raises `Unavailable` if the endpoint fails for another reason than its container."""
-    progress(f"Uploading {endpoint.model_url}")
-    kind = "KIND_GPU" if _has_gpu(endpoint.instance_type) else "KIND_CPU"
+    instance_type = endpoint.variant["InstanceType"]
+    image, url = endpoint.container["Image"], endpoint.container["ModelDataUrl"]
+    progress(f"Uploading {url}")
+    kind = "KIND_GPU" if _has_gpu(instance_type) else "KIND_CPU"
     files = {"probe/config.pbtxt": CONFIG.format(kind=kind), "probe/1/model.py": MODEL}
-    account.upload(endpoint.model_url, tar_gz({name: text.encode() for name, text in files.items()}))
+    account.upload(url, tar_gz({name: text.encode() for name, text in files.items()}))
     try:
         begin_s = clock_s()
-        with _settled(endpoint, account, progress, sleep) as described:
-            started = described["EndpointStatus"] == "InService"
-            detail = _invoke(endpoint, account) if started else str(described.get("FailureReason", "no reason given"))
-            log = _driver_lines(endpoint, account, progress, sleep)
+        try:
+            with temporary_endpoint(account, endpoint, progress, sleep):
+                started, detail = True, _invoke(endpoint.name, account)
+        except EndpointFailed as error:
+            started, detail = False, error.reason
         hours = (clock_s() - begin_s) / 3600
     finally:
-        bucket, key = s3.split_url(endpoint.model_url)
+        bucket, key = s3.split_url(url)
         account.call("s3", "delete_object", Bucket=bucket, Key=key)
+    log = _driver_lines(endpoint.name, instance_type, account, progress, sleep)
     if not (started or log or CONTAINER_FAILED.search(detail)):
         raise Unavailable(f"The endpoint {endpoint.name} failed before its image started: {detail}")
-    price = listed_price(endpoint.instance_type, account.region)
+    price = listed_price(instance_type, account.region)
     return ProbeResult(
-        image=endpoint.image_uri,
-        instance_type=endpoint.instance_type,
-        expected=starts(version_in(endpoint.image_uri), endpoint.instance_type),
+        image=image,
+        instance_type=instance_type,
+        expected=starts(version_in(image), instance_type),
         started=started,
         detail=detail,
         log=log,
@@ -167,32 +166,11 @@ def _has_gpu(instance_type: str) -> bool:
     return hardware(instance_type) == "GPU"
 
 
-@contextmanager
-def _settled(
-    endpoint: Endpoint, account: SageMakerAccount, progress: Callable[[str], None], sleep: Sleep
-) -> Iterator[Mapping[str, Any]]:
-    """Yields the description of the endpoint, InService or Failed, and deletes it in any case: it costs by the hour."""
-    requests = endpoint.requests()
-    try:
-        account.make_model(requests["create_model"])
-        account.make_endpoint(requests["create_endpoint_config"], requests["create_endpoint"])
-        while (described := account.describe_endpoint(endpoint.name))["EndpointStatus"] == "Creating":
-            progress(f"{endpoint.name} is Creating")
-            sleep(WAIT_S)
-        progress(f"{endpoint.name} is {described['EndpointStatus']}")
-        yield described
-    finally:
-        account.delete_endpoint(endpoint.name, progress, sleep)
-        account.delete_model(endpoint.name)
-
-
-def _invoke(endpoint: Endpoint, account: SageMakerAccount) -> str:
+def _invoke(name: str, account: SageMakerAccount) -> str:
     """Returns what CUDA returned to the model."""
     client = account.client("sagemaker-runtime")
     with translate_aws_errors("InvokeEndpoint"):
-        response = client.invoke_endpoint(
-            EndpointName=endpoint.name, ContentType="application/json", Body=json.dumps(REQUEST)
-        )
+        response = client.invoke_endpoint(EndpointName=name, ContentType="application/json", Body=json.dumps(REQUEST))
         code, release = json.loads(response["Body"].read())["outputs"][0]["data"]
     if code == -1:
         return "it answers, and the host has no CUDA driver"
@@ -200,13 +178,13 @@ def _invoke(endpoint: Endpoint, account: SageMakerAccount) -> str:
 
 
 def _driver_lines(
-    endpoint: Endpoint, account: SageMakerAccount, progress: Callable[[str], None], sleep: Sleep
+    endpoint: str, instance_type: str, account: SageMakerAccount, progress: Callable[[str], None], sleep: Sleep
 ) -> list[str]:
-    group = ENDPOINT_LOG.format(endpoint=endpoint.name)
-    for _ in range(LOG_WAITS if _has_gpu(endpoint.instance_type) else 1):
-        streams = account.endpoint_log(endpoint.name)
+    group = ENDPOINT_LOG.format(endpoint=endpoint)
+    for _ in range(LOG_WAITS if _has_gpu(instance_type) else 1):
+        streams = account.endpoint_log(endpoint)
         lines = [line.strip() for stream in streams for _, line in stream if DRIVER_LINE.search(line)]
-        if lines or not _has_gpu(endpoint.instance_type):
+        if lines or not _has_gpu(instance_type):
             return list(dict.fromkeys(lines))
         progress(f"Waiting for the driver line in {group}")
         sleep(WAIT_S)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import tomllib
-from aws_cdk import App, Stack
+from aws_cdk import App, Environment, Stack
 from aws_cdk import aws_ec2 as ec2
 
 import stacks
@@ -19,9 +19,12 @@ from stacks import (
     ModelArchive,
     RecommendedEndpoint,
     RecommendedScaling,
+    ReleasePipeline,
+    ScheduledBatch,
 )
 from tests.builders import OBJECTIVE, SHA256, a_candidate, a_recommendation, message_of
 from tests.stacks.miniature import OTHER_SHA256, Synthesis, cdk_context, service_candidate, synthesis_of
+from tests.stacks.release.conftest import CONNECTION
 from tests.stacks.templates import assert_is_snapshot, lint_matches, make_app
 from tests.stacks.test_templates import CDKS_OWN, masked
 from workloads import (
@@ -30,11 +33,13 @@ from workloads import (
     EndpointScalingRules,
     ProjectError,
     ScheduledMinimum,
+    ThroughputObjective,
     file_sha256,
+    load_workload,
 )
 from workloads.hosting import Canary
 
-PUBLIC = (RecommendedEndpoint, RecommendedScaling, EndpointAlarms, InferentiaService)
+PUBLIC = (RecommendedEndpoint, RecommendedScaling, EndpointAlarms, InferentiaService, ScheduledBatch, ReleasePipeline)
 IMAGE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/triton:25.09-cpu"
 
 
@@ -52,6 +57,7 @@ def a_model(root: Path, workload: str, target: str, chosen: Candidate) -> None:
     file = root / "workloads" / workload / "recommendation.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     a_recommendation(chosen, workload=workload, archive_sha256=file_sha256(archive)).write_json(file)
+    (file.parent / "workload.toml").write_bytes((ROOT / "workloads" / workload / "workload.toml").read_bytes())
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +66,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> App:
     root = tmp_path_factory.mktemp("team")
     a_model(root, "spellcheck", "cpu", a_candidate())
     a_model(root, "query_intent", "inf2", service_candidate(instance_type="inf2.xlarge"))
+    a_model(root, "duplicates", "inf2", a_candidate())
     page = (ROOT / "docs" / "constructs.md").read_text("utf-8")
     code = "\n".join(re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S))
     names: dict[str, Any] = {}
@@ -127,6 +134,17 @@ def service(stack: Stack, **changes: Any) -> InferentiaService:
     return InferentiaService(stack, "Service", **arguments)
 
 
+def batch(stack: Stack, **changes: Any) -> ScheduledBatch:
+    arguments = {"schedule": "rate(1 day)", "instance_type": "inf2.xlarge", **on_ec2(stack), **changes}
+    return ScheduledBatch(stack, "Batch", objective=ThroughputObjective(rows_per_second=1.0), **arguments)
+
+
+def pipeline(stack: Stack, **changes: Any) -> ReleasePipeline:
+    arguments = {"repository": "example/models", "connection_arn": CONNECTION, **changes}
+    workload = load_workload("spellcheck").workload
+    return ReleasePipeline(stack, "Pipeline", workload=workload, add_stacks=lambda *_: None, **arguments)
+
+
 def image(stack: Stack, uri: str) -> EcrImage:
     return EcrImage.from_uri(stack, "Image", uri)
 
@@ -136,7 +154,7 @@ def archive(stack: Stack, file: Path) -> ModelArchive:
 
 
 MAKE: dict[str, Callable[..., object]] = {
-    each.__name__: each for each in (endpoint, scaling, alarms, service, image, archive)
+    each.__name__: each for each in (endpoint, scaling, alarms, service, batch, pipeline, image, archive)
 }
 MINIMUM = ScheduledMinimum(schedule="cron(0 7 ? * * *)", min_capacity=21)
 VALUES: dict[str, object] = {
@@ -148,6 +166,7 @@ VALUES: dict[str, object] = {
     "on-Inf1": a_recommendation(a_candidate(instance_type="ml.inf1.xlarge")),
     "canary": Canary(strategy="canary"),
     "minimum-of-21": EndpointScalingRules(scheduled_minimums=(MINIMUM,)),
+    "beta-elsewhere": {"beta": Environment(account="210987654321", region="eu-west-1")},
     "nowhere": Path("/nowhere/model.tar.gz"),
 }
 REFUSALS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("construct_refusals.toml").read_text("utf-8"))

@@ -5,7 +5,7 @@ locks are for AWS's images; every other installation is the program's own. Runs 
 packages.
 """
 
-import importlib.util
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -15,22 +15,13 @@ from typing import Any
 def main() -> int:
     system, script, *arguments = sys.argv[1:]
     sys.path[0] = str(Path(script).parent)
-    entry = load(Path(script))
+    entry: Any = importlib.import_module(Path(script).stem)
     if not arguments:
         return int(entry.main(Path(system)))
     if os.environ.get("PYTHONPATH"):
         make = [sys.executable, "-m", "venv", "--without-pip", "--system-site-packages"]
         entry.install_commands = lambda work, runtime, cuda: [[*make, f"{work}/.venv"]]
     return int(entry.main(arguments, Path(system)))
-
-
-def load(script: Path) -> Any:
-    spec = importlib.util.spec_from_file_location("entry", script)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 if __name__ == "__main__":

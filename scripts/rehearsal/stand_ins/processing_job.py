@@ -20,6 +20,9 @@ from typing import Any
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
+from aws_api import s3
+from aws_api.errors import AwsUnavailable
+from aws_api.session import AwsSession
 from scripts.rehearsal.stand_ins import gpu
 from scripts.rehearsal.stand_ins.notes import note
 from tests.fake_neuron import write_fake
@@ -40,20 +43,23 @@ def main(request_file: Path) -> int:
     request = json.loads(request_file.read_text("utf-8"))
     try:
         outcome = run(request, request_file.parent)
-    except (BotoCoreError, ClientError) as error:
+    except (BotoCoreError, ClientError, AwsUnavailable) as error:
         outcome = {"failure": f"ClientError: {error}"}
     request_file.with_name(OUTCOME).write_text(json.dumps(outcome), "utf-8")
     return 0
 
 
 def run(request: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Runs the job and returns its outcome. Raises botocore's errors."""
+    """Runs the job and returns its outcome. Raises `AwsUnavailable`, and botocore's errors for its log."""
     system, log = folder / "system", folder / "container.log"
-    s3: Any = boto3.client("s3")
+    aws = AwsSession()
     for each in request.get("ProcessingInputs") or ():
-        source = each["S3Input"]
-        if not download(s3, source["S3Uri"], inside(system, source["LocalPath"])):
-            return {"failure": f"ClientError: Failed to download data. No S3 objects found under {source['S3Uri']}"}
+        url, place = each["S3Input"]["S3Uri"], inside(system, each["S3Input"]["LocalPath"])
+        if not (names := s3.list_files(aws, url)):
+            return {"failure": f"ClientError: Failed to download data. No S3 objects found under {url}"}
+        for name in names:
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            s3.download(aws, f"{url.rstrip('/')}/{name}", place / name)
     config = inside(system, "/opt/ml/config")
     config.mkdir(parents=True, exist_ok=True)
     (config / "resourceconfig.json").write_text(json.dumps({"current_host": HOST, "hosts": [HOST]}), "utf-8")
@@ -67,7 +73,9 @@ def run(request: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     for each in (request.get("ProcessingOutputConfig") or {}).get("Outputs", ()):
         output = each["S3Output"]
         if status == 0 or output["S3UploadMode"] == "Continuous":
-            upload(s3, inside(system, output["LocalPath"]), output["S3Uri"])
+            place = inside(system, output["LocalPath"])
+            for file in sorted(path for path in place.rglob("*") if path.is_file()):
+                s3.upload_file(aws, f"{output['S3Uri'].rstrip('/')}/{file.relative_to(place).as_posix()}", file)
     return outcome
 
 
@@ -100,26 +108,6 @@ def run_program(request: Mapping[str, Any], system: Path, folder: Path, log: Pat
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=output, stderr=output)
         signal.signal(signal.SIGTERM, lambda *_: process.terminate())
         return process.wait()
-
-
-def download(s3: Any, url: str, folder: Path) -> int:
-    """Downloads every object below an s3:// folder and returns their number."""
-    bucket, _, prefix = url.removeprefix("s3://").partition("/")
-    prefix = f"{prefix.rstrip('/')}/"
-    count = 0
-    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
-        for item in page.get("Contents", ()):
-            file = folder / item["Key"].removeprefix(prefix)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            s3.download_file(bucket, item["Key"], str(file))
-            count += 1
-    return count
-
-
-def upload(s3: Any, folder: Path, url: str) -> None:
-    bucket, _, prefix = url.removeprefix("s3://").partition("/")
-    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
-        s3.upload_file(str(file), bucket, f"{prefix.rstrip('/')}/{file.relative_to(folder).as_posix()}")
 
 
 def write_log(name: str, log: Path) -> None:

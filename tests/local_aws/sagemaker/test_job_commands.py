@@ -55,7 +55,7 @@ def test_stop_ends_a_job_and_says_what_it_is_then(sagemaker: Any, model: str, cl
 
 @pytest.mark.parametrize("command", ["describe", "stop"])
 def test_a_job_that_is_not_there_is_said_with_where_to_look(command: str, cli: Cli) -> None:
-    assert " ".join(cli.err("jobs", command, "unknown-1", code=3).split()) == (
+    assert " ".join(cli.err("jobs", command, "unknown-1", code=2).split()) == (
         "There is no Inference Recommender job called 'unknown-1' in us-east-1. List jobs with `python -m "
         "inference_recommender jobs list`."
     )

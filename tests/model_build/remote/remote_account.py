@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from aws_api.processing_jobs import ProcessingJob
+from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.payloads import tar_gz
-from model_build.remote.build_account import BuildAccount
 from model_build.remote.request import BuildSite
 from tests.builders import an_artifact
 from workloads import ROOT, ModelArtifact
@@ -78,7 +77,7 @@ def built(variant: str, files: Mapping[str, bytes], **changes: Any) -> dict[str,
     return {"artifact.json": artifact.model_dump_json().encode(), "model.tar.gz": packed}
 
 
-class FakeAccount(BuildAccount):
+class FakeAccount(SageMakerAccount):
     """An S3 in memory and jobs that take one status after another; the last one stays.
 
     `on_describe` is called before each description and may raise.
@@ -95,7 +94,8 @@ class FakeAccount(BuildAccount):
     ) -> None:
         super().__init__(region="us-east-1")
         self.objects: dict[str, bytes] = {}
-        self.jobs: dict[str, ProcessingJob] = {}
+        self.jobs: dict[str, Mapping[str, Any]] = {}
+        """The requests by name."""
         self.hurried = False
         self.stopped: list[str] = []
         self.log: list[str] = []
@@ -113,7 +113,7 @@ class FakeAccount(BuildAccount):
     def stop_retrying(self) -> None:
         self.hurried = True
 
-    def upload(self, url: str, file: Path, kms_key: str | None = None) -> None:
+    def upload_file(self, url: str, file: Path, kms_key: str | None = None) -> None:
         self.objects[url] = file.read_bytes()
 
     def exists(self, url: str) -> bool:
@@ -125,14 +125,15 @@ class FakeAccount(BuildAccount):
     def download(self, url: str, file: Path) -> None:
         file.write_bytes(self.objects[url])
 
-    def create_job(self, job: ProcessingJob) -> None:
+    def create_processing_job(self, request: Mapping[str, Any]) -> None:
+        name = request["ProcessingJobName"]
         for part, refusal in self._refusals.items():
-            if part in job.name:
+            if part in name:
                 raise refusal
-        self.jobs[job.name] = job
-        self._upcoming[job.name] = iter(self._statuses)
+        self.jobs[name] = request
+        self._upcoming[name] = iter(self._statuses)
 
-    def describe_job(self, name: str) -> Mapping[str, Any]:
+    def describe_processing_job(self, name: str) -> Mapping[str, Any]:
         self._on_describe()
         status = self._status[name] = next(self._upcoming[name], self._status.get(name, ""))
         if status == "Completed":
@@ -140,15 +141,16 @@ class FakeAccount(BuildAccount):
         now = datetime.now(UTC)
         return {"ProcessingJobStatus": status, "CreationTime": now, **self._described}
 
-    def stop_job(self, name: str) -> None:
+    def stop_processing_job(self, name: str) -> None:
         self.stopped.append(name)
 
-    def job_log(self, name: str, lines: int) -> list[str]:
+    def log_end(self, group: str, lines: int, prefix: str | None = None) -> list[str]:
         return self.log[-lines:]
 
-    def _finish(self, job: ProcessingJob) -> None:
+    def _finish(self, request: Mapping[str, Any]) -> None:
         """Puts the outputs where the job says; those named FAMILY:NAME only where that family built."""
-        url = job.output_url
+        (output,) = request["ProcessingOutputConfig"]["Outputs"]
+        url = output["S3Output"]["S3Uri"]
         for name, content in self._outputs.items():
             family, _, plain = name.rpartition(":")
             if url.endswith(family):

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from moto import mock_aws
 
+from aws_api.processing_jobs import LOG_GROUP
+from aws_api.sagemaker import SageMakerAccount
 from containers import archive_reader
-from model_build.remote.build_account import BuildAccount
 from model_build.remote.remote_build import build_remotely, source_files
 from model_build.remote.request import plan_remote
 from tests.builders import message_of
@@ -18,28 +19,28 @@ FILES = {"spellcheck/config.pbtxt": b"name: spellcheck"}
 
 
 @pytest.fixture
-def account() -> Iterator[BuildAccount]:
+def account() -> Iterator[SageMakerAccount]:
     with mock_aws():
-        account = BuildAccount(region="us-east-1")
+        account = SageMakerAccount(region="us-east-1")
         account.client("s3").create_bucket(Bucket="bucket")
         yield account
 
 
 def test_a_job_is_accepted_and_its_output_fetched(
-    account: BuildAccount, folder: WorkloadFolder, root: Path, tmp_path: Path
+    account: SageMakerAccount, folder: WorkloadFolder, root: Path, tmp_path: Path
 ) -> None:
     (job,) = plan_remote(folder, "cpu", site(stamp="fetched"))
     for name, content in built("cpu", FILES).items():  # in the container's stead
         (tmp_path / name).write_bytes(content)
-        account.upload(f"{job.output_url}/{name}", tmp_path / name)
+        account.upload_file(f"{job.output_url}/{name}", tmp_path / name)
     artifact = build_remotely(folder, "cpu", [job], root, account, sleep=lambda seconds: None)
     assert load_artifact(root, "spellcheck", "cpu") == artifact
     assert set(account.files(job.source_url)) == {"entry.py", "source.tar.gz", *archive_reader.BESIDE}
-    described = account.describe_job(job.name)
+    described = account.describe_processing_job(job.name)
     assert described["AppSpecification"] == job.request()["AppSpecification"]
-    account.stop_job(job.name)
-    assert account.describe_job(job.name)["ProcessingJobStatus"] == "Stopped"
-    assert account.job_log(job.name, 2) == []
+    account.stop_processing_job(job.name)
+    assert account.describe_processing_job(job.name)["ProcessingJobStatus"] == "Stopped"
+    assert account.log_end(LOG_GROUP, 2, f"{job.name}/") == []
 
 
 def _edit(root: Path, checkpoint: str) -> None:

@@ -12,9 +12,9 @@ from moto import mock_aws
 
 from aws_api.errors import AwsRefused
 from aws_api.expiry import expiry_of
-from aws_api.sagemaker import Endpoint
+from aws_api.sagemaker import SageMakerAccount
+from aws_api.temporary_endpoint import START_S, temporary_endpoint
 from inference_recommender.payloads import tar_gz
-from model_build.remote.build_account import BuildAccount
 from model_build.remote.recording import Recording, plan_recording, record_on_chip
 from tests.builders import a_program, an_artifact, message_of
 from tests.model_build.remote.remote_account import FakeAccount, site
@@ -28,28 +28,35 @@ class Chip(FakeAccount):
 
     def __init__(self, *statuses: str, refusal: AwsRefused | None = None, records: bool = True) -> None:
         super().__init__()
-        self.made: list[Endpoint] = []
+        self.made: list[Mapping[str, Any]] = []
+        """The requests of models."""
         self.deleted: list[str] = []
         self._endpoint_statuses = iter(statuses)
         self._refusal, self._records = refusal, records
 
-    def create_endpoint(self, endpoint: Endpoint) -> None:
+    def make_model(self, request: Mapping[str, Any]) -> None:
+        self.made.append(request)
+
+    def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
+        (self.variant,) = config["ProductionVariants"]
         if self._refusal:
             raise self._refusal
-        self.made.append(endpoint)
 
-    def describe_endpoint(self, name: str) -> Mapping[str, Any]:
+    def describe_endpoint(self, name: str) -> dict[str, Any]:
         status = next(self._endpoint_statuses, "InService")
         if status == "interrupted":
             raise KeyboardInterrupt
         if status == "InService" and self._records:
-            self.objects[self.made[-1].environment["RECORD_OUTPUT"]] = b"recorded"
+            self.objects[self.made[-1]["PrimaryContainer"]["Environment"]["RECORD_OUTPUT"]] = b"recorded"
         return {"EndpointStatus": status, "FailureReason": "the container did not pass the ping health check"}
 
     def delete_endpoint(self, name: str, *_: Any) -> None:
         self.deleted.append(name)
 
-    def endpoint_log(self, name: str, lines: int) -> list[str]:
+    def delete_model(self, name: str) -> None:
+        self.deleted.append(f"model {name}")
+
+    def log_end(self, group: str, lines: int, prefix: str | None = None) -> list[str]:
         return ["/dev/neuron0 is not there."]
 
 
@@ -82,12 +89,14 @@ def record(root: Path, account: Chip) -> Path:
 def test_an_endpoint_runs_the_rows_and_is_deleted(root: Path) -> None:
     account = Chip("Creating", "Creating", "InService")
     assert record(root, account).read_bytes() == b"recorded"
-    (endpoint,) = account.made
-    assert account.deleted == [endpoint.name] == ["spellcheck-record-20261122-120000"]
-    assert endpoint.instance_type == "ml.inf1.xlarge", "SageMaker's name of the target's EC2 type"
-    assert account.objects[endpoint.model_url] == (root / "build/spellcheck/inf1/model.tar.gz").read_bytes()
-    assert account.objects[endpoint.environment["RECORD_INPUT"]] == b'{"text": "runing"}\n'
-    assert endpoint.environment["RECORD_OUTPUT"].startswith("s3://releases/recordings/spellcheck/")
+    (model,) = account.made
+    name, container = model["ModelName"], model["PrimaryContainer"]
+    assert name == "spellcheck-record-20261122-120000"
+    assert account.deleted == [name, f"model {name}"]
+    assert account.variant["InstanceType"] == "ml.inf1.xlarge", "SageMaker's name of the target's EC2 type"
+    assert account.objects[container["ModelDataUrl"]] == (root / "build/spellcheck/inf1/model.tar.gz").read_bytes()
+    assert account.objects[container["Environment"]["RECORD_INPUT"]] == b'{"text": "runing"}\n'
+    assert container["Environment"]["RECORD_OUTPUT"].startswith("s3://releases/recordings/spellcheck/")
 
 
 def test_the_same_archive_rows_and_image_are_recorded_once(root: Path) -> None:
@@ -104,18 +113,19 @@ def test_ctrl_c_deletes_the_endpoint(root: Path) -> None:
     account = Chip("Creating", "interrupted")
     with pytest.raises(KeyboardInterrupt):
         record(root, account)
-    assert (account.deleted, account.hurried) == ([account.made[0].name], True)
+    name = account.made[0]["ModelName"]
+    assert (account.deleted, account.hurried) == ([name, f"model {name}"], True)
 
 
 def test_a_failing_container_is_reported_with_its_log_and_deleted(root: Path) -> None:
     account = Chip("Creating", "Failed")
     message = message_of(Unavailable, record, root, account)
-    name = account.made[0].name
+    name = account.made[0]["ModelName"]
     assert message == (
         f"The endpoint {name} failed: the container did not pass the ping health check\n"
         f"The last lines of its log in /aws/sagemaker/Endpoints/{name}:\n  /dev/neuron0 is not there."
     )
-    assert account.deleted == [name]
+    assert account.deleted == [name, f"model {name}"]
 
 
 def test_a_missing_quota_is_named(root: Path) -> None:
@@ -125,7 +135,8 @@ def test_a_missing_quota_is_named(root: Path) -> None:
         "The quota does not allow the endpoint: The limit is 0 Instances.\n"
         "Request more of 'ml.inf1.xlarge for endpoint usage' in Service Quotas."
     )
-    assert account.deleted == ["spellcheck-record-20261122-120000"], "its model and configuration may be there"
+    name = "spellcheck-record-20261122-120000"
+    assert account.deleted == [name, f"model {name}"], "its model and configuration may be there"
 
 
 def test_an_image_that_serves_and_records_nothing_is_too_old(root: Path) -> None:
@@ -145,26 +156,23 @@ def test_only_targets_and_instances_with_a_chip_are_accepted(root: Path) -> None
 
 
 @pytest.fixture
-def account() -> Iterator[BuildAccount]:
+def account() -> Iterator[SageMakerAccount]:
     with mock_aws():
-        yield BuildAccount(region="us-east-1")
+        yield SageMakerAccount(region="us-east-1")
 
 
-def test_sagemaker_accepts_the_requests_and_deletes_everything(root: Path, account: BuildAccount) -> None:
-    endpoint = planned(root).endpoint
-    account.create_endpoint(endpoint)
-    described = account.describe_endpoint(endpoint.name)
-    assert described["EndpointConfigName"] == endpoint.name
-    expires_at = expiry_of(account.client("sagemaker").list_tags(ResourceArn=described["EndpointArn"])["Tags"])
-    assert expires_at is not None, "a recording that is killed leaves what `sweep` deletes"
-    assert endpoint.startup_s < (expires_at - datetime.now(UTC)).total_seconds() < endpoint.startup_s + 7201
-    for _ in range(2):  # deleting twice is no failure
-        account.delete_endpoint(endpoint.name, print)
-    sagemaker = account.client("sagemaker")
+def test_sagemaker_accepts_the_requests_and_deletes_everything(root: Path, account: SageMakerAccount) -> None:
+    endpoint, sagemaker = planned(root).endpoint, account.client("sagemaker")
+    with temporary_endpoint(account, endpoint, print) as name:
+        described = account.describe_endpoint(name)
+        assert described["EndpointConfigName"] == endpoint.name
+        expires_at = expiry_of(sagemaker.list_tags(ResourceArn=described["EndpointArn"])["Tags"])
+        assert expires_at is not None, "`jobs cleanup` finds what a killed recording leaves"
+        assert START_S < (expires_at - datetime.now(UTC)).total_seconds() < START_S + 7201
     assert sagemaker.list_endpoints()["Endpoints"] == []
     assert sagemaker.list_endpoint_configs()["EndpointConfigs"] == []
     assert sagemaker.list_models()["Models"] == []
-    assert account.endpoint_log(endpoint.name, 3) == []
+    assert account.log_end("/aws/sagemaker/Endpoints/none", 3) == []
 
 
 @pytest.mark.parametrize(

@@ -255,7 +255,7 @@ def test_ctrl_c_names_the_job_that_cannot_be_stopped_and_the_command_that_stops_
 ) -> None:
     account = FakeAccount(on_describe=Trouble(KeyboardInterrupt()))
     refused = AwsRefused("StopProcessingJob", "AccessDenied", "No.")
-    monkeypatch.setattr(account, "stop_job", lambda name: Trouble(refused)())
+    monkeypatch.setattr(account, "stop_processing_job", lambda name: Trouble(refused)())
     assert message_of(Interrupted, run, root, account).startswith(
         f"Interrupted: job {CPU_JOB} could not be stopped and may still run ({refused}); stop it with "
         f"`aws sagemaker stop-processing-job --processing-job-name {CPU_JOB}`."

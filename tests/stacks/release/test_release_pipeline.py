@@ -18,7 +18,7 @@ from stacks.app import NothingBuilt, add_all, add_stacks
 from stacks.context import ReleaseSource, read_options, read_release
 from stacks.ecs.measuring import COMMANDS
 from stacks.release import steps
-from stacks.release.pipeline_stack import _model
+from stacks.release.pipeline import _model
 from tests.builders import message_of
 from tests.stacks.miniature import as_committed, candidate
 from tests.stacks.release.conftest import CONNECTION, ENDPOINTS, ON_NEURON, VIRGINIA, all_actions, release, stages

@@ -5,11 +5,11 @@ artifact ends with the proposal of its recommendation; the release of the merge 
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from aws_cdk import Annotations, CfnOutput, Environment, RemovalPolicy, Stack, Stage, pipelines
+from aws_cdk import Annotations, CfnOutput, Environment, RemovalPolicy, Stack, Stage, Token, pipelines
 from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_codepipeline as codepipeline
 from aws_cdk import aws_codepipeline_actions as actions
@@ -20,7 +20,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from stacks.buckets_and_logs import private_bucket
-from stacks.context import PRODUCTION, Options, ReleaseSource
+from stacks.context import CONNECTION, PRODUCTION, REPOSITORY, Options, ReleaseStart
 from stacks.context import Stage as StageName
 from stacks.ecs.measuring import project_name
 from stacks.ecs.service_stack import EcsServiceStack
@@ -29,6 +29,7 @@ from stacks.grants import acknowledge, acknowledge_policy_to_checkov, acknowledg
 from stacks.release import steps
 from stacks.release.access import ReleaseAccess, build_cache, measurements, publishing, use_of
 from stacks.release.images import ReleaseImages
+from stacks.workload_stack import refuse_arguments
 from workloads import ROOT, ProjectError, Workload
 from workloads.instances import NEURON_FAMILIES
 
@@ -60,29 +61,6 @@ REASONS = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ReleasePipelineProps:
-    source: ReleaseSource
-    workload: Workload
-    is_built: bool
-    """True if the workload is built where this is synthesised, and can be deployed."""
-    waiting: ProjectError | None
-    """Why the workload is not in production yet; None if it can be."""
-    add_stacks: AddStacks
-    environment: Environment
-    """The account and region of the pipeline."""
-    environments: Mapping[StageName, Environment]
-    """The accounts and regions of the stages."""
-
-    def is_elsewhere(self, stage: StageName) -> bool:
-        return self.environments[stage] != self.environment
-
-    @property
-    def other_accounts(self) -> list[str]:
-        accounts = {each.account for each in self.environments.values()} - {None, self.environment.account}
-        return sorted(map(str, accounts))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Measurement:
     """The steps that judge beta's server, in order; `run` has the measurements, which `role` compares and keeps."""
 
@@ -91,16 +69,43 @@ class Measurement:
     role: iam.Role
 
 
-class ReleasePipelineStack(Stack):
-    """Has the output PipelineName."""
+class ReleasePipeline(Construct):
+    """A pipeline that builds a workload's model, deploys it to beta, measures it there and deploys it to production.
 
-    def __init__(self, scope: Construct, id: str, props: ReleasePipelineProps) -> None:
-        name = props.workload.name
-        super().__init__(scope, id, env=props.environment, description=f"Releases {name}: model and infrastructure.")
-        self._props = props
+    Its steps run `scripts/release/` of the repository. The stages are children of the stack, so a stack has one
+    pipeline. `pipeline` is CodePipeline's.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        repository: str,
+        connection_arn: str,
+        workload: Workload,
+        add_stacks: AddStacks,
+        branch: str = "main",
+        start: ReleaseStart = "push",
+        environments: Mapping[StageName, Environment] | None = None,
+        is_built: bool = True,
+        waiting: ProjectError | None = None,
+    ) -> None:
+        """Raises `UsageError` with a line for each problem.
+
+        `repository` is OWNER/NAME, and `connection_arn` is of AWS CodeConnections. `add_stacks` adds the workload's
+        stacks to a stage. `environments` has the stages of another account or region than the pipeline's. Without
+        `is_built` the pipeline has no stages yet, and no production for the reason `waiting`.
+        """
+        super().__init__(scope, id)
+        self._environments = environments or {}
+        refuse_arguments(self, self._problems(repository, connection_arn, start))
+        self._repository, self._connection_arn, self._branch = repository, connection_arn, branch
+        self._workload, self._add_stacks, self._is_built, self._waiting = workload, add_stacks, is_built, waiting
+        self._stack, name = Stack.of(self), workload.name
         self._releases = self._bucket()
         self._access = ReleaseAccess(self, "Access", workload=name, releases=self._releases)
-        self._model = _model(props.workload)
+        self._model = _model(workload)
         release = self._release()
         self._steps = steps.Steps(self._model, self._commit, self._releases.bucket_name)
         pipeline = pipelines.CodePipeline(
@@ -116,12 +121,33 @@ class ReleasePipelineStack(Stack):
         self._production(pipeline, measurement)
         pipeline.build_pipeline()
         self._keep_build()
-        if props.source.start == "push-and-approval":
+        if start == "push-and-approval":
             self._start_on_approval(release)
-        for scope in (release, pipeline, self._access, self._images):
-            acknowledge_wildcards(scope, REASONS)
+        for each in (release, pipeline, self._access, self._images):
+            acknowledge_wildcards(each, REASONS)
         _acknowledge_artifacts(pipeline)
-        CfnOutput(self, "PipelineName", value=pipeline.pipeline.pipeline_name)
+        self.pipeline = pipeline.pipeline
+
+    def _problems(self, repository: str, connection_arn: str, start: ReleaseStart) -> Iterator[str]:
+        if not REPOSITORY.fullmatch(repository):
+            yield f"repository: got '{repository}'. Write it as OWNER/NAME."
+        if not CONNECTION.fullmatch(connection_arn):
+            form = "arn:aws:codeconnections:REGION:ACCOUNT:connection/ID"
+            yield f"connection_arn: got '{connection_arn}'. Write it as {form}."
+        if start == "push-and-approval" and "beta" in self._environments:
+            yield (
+                "start: got 'push-and-approval' with another environment for beta. Approvals are events of beta's "
+                "account and region, and start only a pipeline there. Leave one of the two out."
+            )
+
+    def _environment(self, stage: StageName) -> Environment:
+        """Returns account and region of a stage, by default those of the pipeline; None where they are unknown."""
+        own = {"account": self._stack.account, "region": self._stack.region}
+        known = {key: value for key, value in own.items() if not Token.is_unresolved(value)}
+        return self._environments.get(stage, Environment(**known))
+
+    def _other_accounts(self) -> list[str]:
+        return sorted({str(each.account) for each in self._environments.values()} - {"None", self._stack.account})
 
     def _release(self) -> codepipeline.Pipeline:
         """Returns the pipeline with its sources: the files of a commit, and a clone, which can push."""
@@ -130,10 +156,10 @@ class ReleasePipelineStack(Stack):
             self._access,
             "Source",
             # CodePipeline's own role assumes it, which CDK adds.
-            assumed_by=iam.AccountPrincipal(self.account),
+            assumed_by=iam.AccountPrincipal(self._stack.account),
             description="Gets the repository's files.",
         )
-        role.add_to_policy(use_of(self._props.source.connection_arn))
+        role.add_to_policy(use_of(self._connection_arn))
         source = self._source(files, role, clone=False)
         self._commit = pipelines.CodePipelineFileSet.from_artifact(files)
         self._commit_id = source.variables.commit_id
@@ -154,14 +180,13 @@ class ReleasePipelineStack(Stack):
     def _source(
         self, output: codepipeline.Artifact, role: iam.Role, *, clone: bool
     ) -> actions.CodeStarConnectionsSourceAction:
-        source = self._props.source
-        owner, _, repository = source.repository.partition("/")
+        owner, _, repository = self._repository.partition("/")
         return actions.CodeStarConnectionsSourceAction(
             action_name="Clone" if clone else "Files",
             owner=owner,
             repo=repository,
-            branch=source.branch,
-            connection_arn=source.connection_arn,
+            branch=self._branch,
+            connection_arn=self._connection_arn,
             output=output,
             code_build_clone_output=clone,
             trigger_on_push=not clone,
@@ -175,9 +200,9 @@ class ReleasePipelineStack(Stack):
 
     def _synth(self) -> pipelines.CodeBuildStep:
         model, checked = self._model, self._steps.check()
-        accounts = self._props.other_accounts
+        accounts = self._other_accounts()
         self._images = ReleaseImages(
-            self, "Images", workload=self._props.workload, source=self._commit, after=checked, readers=accounts
+            self, "Images", workload=self._workload, source=self._commit, after=checked, readers=accounts
         )
         self._build = self._steps.build(checked, self._access.build())
         builds = {each.folder: self._build.add_output_directory(each.folder) for each in (model, *model.beside)}
@@ -186,22 +211,22 @@ class ReleasePipelineStack(Stack):
         if model.chip is not None:  # The machine that built the model has none.
             recorded = self._steps.record({model.folder: self._built, **self._images.built}, self._access.record())
         gate = self._steps.parity_gate(self._built, recorded)
-        publish = publishing([self.account, *accounts])
+        publish = publishing([self._stack.account, *accounts])
         return self._steps.synth(self._images.built | builds, gate, publish)
 
     def _keep_build(self) -> None:
         """Gives the build a cache of its own. CDK's `Cache.bucket` would let it write the whole bucket."""
         project = self._build.project.node.default_child
         assert isinstance(project, codebuild.CfnProject)
-        location = f"{self._releases.bucket_name}/{build_cache(self._props.workload.name)}"
+        location = f"{self._releases.bucket_name}/{build_cache(self._workload.name)}"
         project.cache = codebuild.CfnProject.ProjectCacheProperty(type="S3", location=location)
 
     def _beta(self, pipeline: pipelines.CodePipeline) -> Measurement | None:
         """Adds the stage, if the workload is built; returns the measurement of its server, if it has one."""
-        if not self._props.is_built:
+        if not self._is_built:
             return None
         stage = self._stage("Beta", BETA)
-        stack = stage.node.find_child(self._props.workload.stack_name)
+        stack = stage.node.try_find_child(self._workload.stack_name)
         measurement = None
         before: list[pipelines.Step] = []
         after: list[pipelines.Step] = []
@@ -220,11 +245,11 @@ class ReleasePipelineStack(Stack):
 
     def _is_out_of_reach(self, stack: Stack) -> bool:
         """Returns True for a service in another account or region, whose VPC no build of the pipeline can enter."""
-        if not isinstance(stack, EcsServiceStack) or not self._props.is_elsewhere("beta"):
+        if not isinstance(stack, EcsServiceStack) or "beta" not in self._environments:
             return False
-        Annotations.of(self).add_warning_v2(
+        Annotations.of(self._stack).add_warning_v2(
             "release:unmeasured",
-            f"{self._props.workload.name} is not measured in beta: an ECS service is measured only in the pipeline's "
+            f"{self._workload.name} is not measured in beta: an ECS service is measured only in the pipeline's "
             "account and region. Leave beta-environment out of cdk.json to measure it.",
         )
         return True
@@ -238,15 +263,15 @@ class ReleasePipelineStack(Stack):
         gate = self._steps.performance_gate(run, compare)
         registered = []
         if isinstance(stack, SageMakerEndpointStack):  # The model of a service has no package.
-            role = access.register(self._props.workload.package_group)
+            role = access.register(self._workload.package_group)
             registered = [self._steps.register(_output(stack, "ModelName"), gate, role)]
-        connection = use_of(self._props.source.connection_arn)
+        connection = use_of(self._connection_arn)
         last = [gate, *registered][-1]
         proposal = self._steps.propose(self._clone, self._commit_id, last, run, connection)
         return Measurement(steps=(*measured, gate, *registered, proposal), run=run, role=compare)
 
     def _start_on_approval(self, release: codepipeline.Pipeline) -> None:
-        group = self._props.workload.package_group
+        group = self._workload.package_group
         events.Rule(
             self,
             "Approval",
@@ -268,7 +293,7 @@ class ReleasePipelineStack(Stack):
 
     def _service(self, stack: EcsServiceStack) -> pipelines.CodeBuildStep:
         """Returns the step that invokes and measures a service inside its VPC."""
-        workload, project = self._props.workload, project_name(stack.stack_name)
+        workload, project = self._workload, project_name(stack.stack_name)
         return self._steps.measure_in_vpc(
             self._built,
             _output(stack, "ServiceUrl"),
@@ -279,12 +304,12 @@ class ReleasePipelineStack(Stack):
         )
 
     def _production(self, pipeline: pipelines.CodePipeline, measurement: Measurement | None) -> None:
-        name, reason = self._props.workload.name, self._props.waiting
+        name, reason = self._workload.name, self._waiting
         if reason is not None:
-            Annotations.of(self).add_info_v2("release:waiting", f"{name} is not in production yet. {reason}")
+            Annotations.of(self._stack).add_info_v2("release:waiting", f"{name} is not in production yet. {reason}")
             return
         stage = self._stage("Production", PRODUCTION)
-        stack = stage.node.find_child(self._props.workload.stack_name)
+        stack = stage.node.try_find_child(self._workload.stack_name)
         before, kept = [], []
         if isinstance(stack, SageMakerEndpointStack):
             role = self._access_to("production").pause_scaling(stack.stack_name)
@@ -294,20 +319,20 @@ class ReleasePipelineStack(Stack):
         self._add_stage(pipeline, stage, before, kept)
 
     def _stage(self, name: str, options: Options) -> Stage:
-        environment = self._props.environments[options.stage]
-        stage = Stage(self, name, env=environment)
-        self._props.add_stacks(stage, options, environment)
+        environment = self._environment(options.stage)
+        stage = Stage(self._stack, name, env=environment)
+        self._add_stacks(stage, options, environment)
         return stage
 
     def _access_to(self, stage: StageName) -> ReleaseAccess:
         """Returns the roles of the steps that work in a stage. Another account or region has a stack of them."""
-        if not self._props.is_elsewhere(stage):
+        if stage not in self._environments:
             return self._access
-        name = self._props.workload.name
-        environment = self._props.environments[stage]
+        name = self._workload.name
+        environment = self._environment(stage)
         stack = Stack(
-            Stage(self, f"{stage.title()}Access", env=environment),
-            self.stack_name.replace("Stack", "AccessStack"),
+            Stage(self._stack, f"{stage.title()}Access", env=environment),
+            self._stack.stack_name.replace("Stack", "AccessStack"),
             description=f"Roles that the release of {name} assumes in {stage}.",
         )
         return ReleaseAccess(
@@ -326,7 +351,7 @@ class ReleasePipelineStack(Stack):
         after: Sequence[pipelines.Step],
     ) -> None:
         """Adds a stage, after that of the roles by which steps work in another account or region."""
-        if isinstance(access := self.node.try_find_child(f"{stage.node.id}Access"), Stage):
+        if isinstance(access := self._stack.node.try_find_child(f"{stage.node.id}Access"), Stage):
             pipeline.add_stage(access)
         pipeline.add_stage(stage, pre=before, post=after)
 
