@@ -2,7 +2,6 @@
 
 In the binary form a JSON header describes the tensors. Their raw little-endian bytes follow in the same order. Four
 bytes before each element of a BYTES tensor hold its length.
-tritonclient takes three times the CPU to decode (benchmarks/kserve_codec.py).
 Sources: KServe's "Open Inference Protocol" and Triton's extension_binary_data.
 """
 

@@ -5,7 +5,6 @@ and comments. tests/test_architecture.py uses the import graph.
 """
 
 import ast
-import re
 import subprocess
 import sys
 from collections import Counter
@@ -31,7 +30,6 @@ BUDGETS = {
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
 PRODUCTION_LINES = 68_456
-SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
 
 
@@ -113,41 +111,10 @@ def lines_by_package(files: Iterable[Path]) -> Counter[str]:
     return counts
 
 
-def repeated_class_names(files: Iterable[Path]) -> list[str]:
-    """Returns the names of top-level classes that more than one module defines."""
-    names = Counter(
-        node.name
-        for file in files
-        for node in ast.parse(file.read_text("utf-8")).body
-        if isinstance(node, ast.ClassDef)
-    )
-    return sorted(name for name, count in names.items() if count > 1)
-
-
 def repeated_file_names(files: Iterable[Path]) -> list[str]:
     """Returns the names that more than two files have, without `__init__.py` and `__main__.py`."""
     names = Counter(file.name for file in files if not file.name.startswith("__"))
     return sorted(name for name, count in names.items() if count > 2)
-
-
-def flags_by_command() -> dict[str, int]:
-    """Returns the number of flags of each command of inference_recommender, without --help."""
-    import argparse
-
-    from inference_recommender.__main__ import _parser
-    from inference_recommender.output import COMMANDS
-
-    def flags(parser: argparse.ArgumentParser) -> int:
-        nested = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
-        own = sum(bool(each.option_strings) and "--help" not in each.option_strings for each in parser._actions)
-        return own + sum(flags(each) for action in nested for each in set(action.choices.values()))
-
-    return {name: flags(_parser([name])) for name in COMMANDS}
-
-
-def http_servers(files: Iterable[Path]) -> list[str]:
-    """Returns the modules that open a server, by the calls that do so."""
-    return [module_name(file, ROOT) for file in files if SERVER_CALLS.search(file.read_text("utf-8"))]
 
 
 def branches_on_local(files: Iterable[Path]) -> list[str]:
@@ -192,16 +159,8 @@ def figures() -> Iterator[Figure]:
     by_name = {module_name(file, ROOT): file for file in product}
     yield Figure("modules that `run` imports, outside workloads", len(reached), 45)
     yield Figure("lines of those modules", sum(_lines(by_name[name]) for name in reached), 8_000)
-    names = repeated_class_names(product)
-    yield Figure("class names used more than once", len(names), 40, tuple(names))
     repeated = repeated_file_names(product)
     yield Figure("file names used more than twice", len(repeated), 0, tuple(repeated))
-    flags = flags_by_command()
-    details = tuple(f"{name} {count}" for name, count in flags.items())
-    yield Figure("commands of inference_recommender", len(flags), 11)
-    yield Figure("flags of inference_recommender", sum(flags.values()), 80, details)
-    servers = http_servers(product)
-    yield Figure("modules that open a server", len(servers), 4, tuple(servers))
     local = branches_on_local(
         [file for file in production if file.relative_to(ROOT).parts[0] not in ("local_aws", "scripts")]
     )

@@ -115,7 +115,8 @@ def _problems(model: Model, line: Example) -> Iterator[str]:
         case TextClassification():
             yield from _unknown("labels", set(line.labels), model.labels)
         case TokenClassification():
-            known = tuple(dict.fromkeys(entity_label(label) for label in model.labels if label != NOTHING))
+            # Tokens are labelled B-… and I-…, as transformers' pipeline expects; an entity has the label without it.
+            known = tuple(dict.fromkeys(label.split("-", 1)[-1] for label in model.labels if label != NOTHING))
             yield from _unknown("entities", {entity.label for entity in line.entities}, known)
             text = " ".join(line.row[field] for field in model.fields)
             for entity in line.entities:
@@ -126,11 +127,6 @@ def _problems(model: Model, line: Example) -> Iterator[str]:
                     )
         case FeatureExtraction() if (line.other is None) != (line.score is None):
             yield "score: how alike the text and `other` are; a line has both of them or neither."
-
-
-def entity_label(label: str) -> str:
-    """Returns the label of an entity whose tokens are labelled B-… and I-…, as transformers' pipeline does."""
-    return label.split("-", 1)[-1]
 
 
 def _unknown(key: str, given: set[str], known: tuple[str, ...]) -> Iterator[str]:

@@ -95,7 +95,7 @@ class Capacity(Document):
     interval: tuple[float, float] | None = None
     """95 % confidence interval of the rate at the limit. May be known although the capacity is not."""
     at_least: float | None = None
-    """Lower bound of a capacity that is not known."""
+    """Lower bound of a capacity that is not known, or of an estimate for bursty arrivals."""
     percentile: str
     limit_ms: float
     latency_ms: float | None = None

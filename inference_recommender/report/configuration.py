@@ -36,14 +36,8 @@ def configuration_table(workload: Workload, candidates: Sequence[Candidate], bas
     for candidate in candidates:
         if candidate.environment:
             rows += _rows(f"{candidate.instance_type}, by the job", hosted, {}, candidate.environment)
-    return table(
-        "configuration",
-        "Configuration, as a diff",
-        COLUMNS,
-        rows,
-        "" if rows else "All settings are the defaults.",
-        detail=True,
-    )
+    note = "" if rows else "All settings are the defaults."
+    return table("configuration", "Configuration, as a diff", COLUMNS, rows, note, detail=True)
 
 
 def _defaults(workload: Workload, name: str) -> dict[str, Any]:
@@ -67,10 +61,4 @@ def _rows(name: str, base: str, old: Mapping[str, Any], new: Mapping[str, Any]) 
 
 def text_of(value: Any) -> str | None:
     """Returns a setting as a table shows it."""
-    match value:
-        case None:
-            return None
-        case str():
-            return value
-        case _:
-            return json.dumps(value, ensure_ascii=False)
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)

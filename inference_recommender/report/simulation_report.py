@@ -295,18 +295,10 @@ def _tables(done: CompletedSimulation) -> Iterator[Table]:
     hours = done.judged.mean("lower_bound_hours")
     ideal = (IDEAL, None, 0.0, 0.0, None, None, hours, done.usd(hours))
     if done.unseen:
-        unseen = [
-            (
-                name,
-                each.policy.bounds_text,
-                each.days_within,
-                len(each.days),
-                each.instance_hours,
-                each.cost_over_foresight,
-                done.usd(each.instance_hours),
-            )
-            for name, each in done.unseen.items()
-        ]
+        unseen: list[tuple[Value, ...]] = []
+        for name, each in done.unseen.items():
+            costs = (each.instance_hours, each.cost_over_foresight, done.usd(each.instance_hours))
+            unseen.append((name, each.policy.bounds_text, each.days_within, len(each.days), *costs))
         yield table("unseen", "Unseen days", UNSEEN, unseen, UNSEEN_NOTE)
         days = [
             (each.day.isoformat(), each.peak_per_minute, each.minutes_over, each.instance_hours, each.foresight_hours)
@@ -365,6 +357,7 @@ def arrivals_report(name: str, workload: str, found: Fit) -> Report:
     keys = {"process": f'"{process.process}"'}
     keys |= {key: f"{getattr(process, key):.3g}" for key in PROCESS_KEYS[process.process]}
     poor = found.distance > CLOSE_FIT
+    windows = list(zip(found.windows_s, found.dispersion, found.fitted, strict=True))
     return Report(
         kind="arrivals",
         name=name,
@@ -377,14 +370,6 @@ def arrivals_report(name: str, workload: str, found: Fit) -> Report:
             Highlight(label="requests/s", value=f"{found.rate_per_s:,.4g}"),
             Highlight(label="CV of the gaps", value=f"{found.cv:.3g}"),
         ),
-        tables=(
-            table(
-                "dispersion",
-                "Dispersion by window",
-                WINDOWS,
-                list(zip(found.windows_s, found.dispersion, found.fitted, strict=True)),
-                WINDOWS_NOTE,
-            ),
-        ),
+        tables=(table("dispersion", "Dispersion by window", WINDOWS, windows, WINDOWS_NOTE),),
         patch="\n".join(["[objective.arrivals]", *(f"{key} = {value}" for key, value in keys.items())]) + "\n",
     )

@@ -28,14 +28,13 @@ class SimulatedFleet:
         """Time of the next change."""
         self._timing = timing
         self._random = random
-        self._changes: list[tuple[float, int, int, int]] = []
-        """Second, a number that orders changes of one second, and the changes of `serving` and `paid`."""
-        self._number = 0
+        self._changes: list[tuple[float, int, int]] = []
+        """A heap of seconds, each with the changes of `serving` and `paid`."""
         self._updating_until_s = -math.inf
 
     def advance(self, now_s: float) -> None:
         while self._changes and self._changes[0][0] <= now_s:
-            _, _, serving, paid = heapq.heappop(self._changes)
+            _, serving, paid = heapq.heappop(self._changes)
             self.serving += serving
             self.paid += paid
         self.next_s = self._changes[0][0] if self._changes else math.inf
@@ -63,8 +62,7 @@ class SimulatedFleet:
         self._start(count, now_s + self._timing.replacement_s)
 
     def _change(self, at_s: float, *, serving: int = 0, paid: int = 0) -> None:
-        self._number += 1
-        heapq.heappush(self._changes, (at_s, self._number, serving, paid))
+        heapq.heappush(self._changes, (at_s, serving, paid))
         self.next_s = min(self.next_s, at_s)
 
     def _start(self, count: int, at_s: float) -> float:

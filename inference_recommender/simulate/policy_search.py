@@ -14,11 +14,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count, takewhile
 from typing import Any
 
 import numpy as np
 
-from inference_recommender.capacity.statistics import Floats
+from inference_recommender.capacity.statistics import Floats, binomial_at_most
 from inference_recommender.simulate.policy import Policy
 from inference_recommender.simulate.seeds import PolicyResult, SimulationCase, Tolerance, Workers
 from workloads import Autoscaling, Recommendation, ScheduledMinimum, SimulatedOn
@@ -227,11 +228,8 @@ def seeds_held_out(tolerance: Tolerance) -> int:
 def held_out_that_may_fail(tolerance: Tolerance) -> int:
     """Returns the most failures that still show a tolerable share of failing seeds, with confidence."""
     seeds, share = seeds_held_out(tolerance), 1 - tolerance.confidence
-    likely, failed = 0.0, -1
-    while likely <= 1 - HELD_OUT_CONFIDENCE:
-        failed += 1
-        likely += math.comb(seeds, failed) * share**failed * tolerance.confidence ** (seeds - failed)
-    return failed - 1
+    unlikely = takewhile(lambda failed: binomial_at_most(failed, seeds, share) <= 1 - HELD_OUT_CONFIDENCE, count())
+    return sum(1 for _ in unlikely) - 1
 
 
 def _rank(result: PolicyResult) -> tuple[float, float, float]:

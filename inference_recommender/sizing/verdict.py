@@ -1,8 +1,8 @@
 """Judges one measurement: whether an instance meets the objective, at which rate, and by which method. Pure.
 
 Callers do not wait for each other's answers, so open arrivals size a fleet: an open-loop search or its lower bound, or
-an estimate from the periods of a closed-loop test. Without both the rate is a job's MaxInvocations, of users who wait.
-Probes that contradict the estimate leave no verdict: the run is inconclusive.
+an estimate from the periods of a closed-loop test, less its error if arrivals are bursty. Without both the rate is a
+job's MaxInvocations, of users who wait. Probes that contradict the estimate leave no verdict: the run is inconclusive.
 
 A percentile is judged by the load generator's records or by the endpoint's ModelLatency in CloudWatch. AWS documents no
 percentile for the ModelLatency in a job's response. If only that is known, the verdict is "unverified".
@@ -11,7 +11,12 @@ percentile for the ModelLatency in a job's response. If only that is known, the 
 from dataclasses import replace
 from typing import Any
 
-from inference_recommender.capacity.flow_equivalent import SettledPeriods, model_latencies, settled_periods
+from inference_recommender.capacity.flow_equivalent import (
+    SettledPeriods,
+    model_latencies,
+    settled_periods,
+    surely_sustained,
+)
 from inference_recommender.capacity.probe import Capacity
 from inference_recommender.capacity.statistics import Limit
 from inference_recommender.capacity.time_series import rate_within
@@ -88,7 +93,8 @@ def _judge(measured: Measurement, demand: Demand) -> Candidate:
     estimate = _estimate(measured, Limit(percentile=float(percentile[1:]), latency_ms=limit_ms), demand.arrivals)
     if search and estimate and (contradiction := _contradiction(search, estimate)):
         return _by_known_rate(measured, meets=False, reason=contradiction, verified=False)
-    if search and search.at_least and search.at_least > ((estimate and estimate.invocations_per_minute) or 0.0):
+    estimated = (estimate.at_least or estimate.invocations_per_minute) if estimate else None
+    if search and search.at_least and search.at_least > (estimated or 0.0):
         return _judged(
             measured,
             meets=True,
@@ -160,14 +166,18 @@ def expected_latencies(measured: Measurement, objective: LatencyObjective) -> tu
 
 
 def capacity_by_cv(measured: Measurement, objective: LatencyObjective) -> tuple[tuple[float, float], ...]:
-    """Returns the estimated capacity of an instance for gamma arrivals of each CV in `CVS`; none without periods."""
+    """Returns the rate that sizes a fleet for gamma arrivals of each CV in `CVS`, by estimates; none without periods."""
     settled = _settled(measured, objective.percentile_rank)
     if settled is None:
         return ()
     server, limit = settled.server(), limit_of(objective)
+    poisson = max(server.highest_rate(limit), NO_LOAD_PER_MINUTE)
     processes = [ArrivalProcess(process="gamma", cv=cv) for cv in CVS]
-    rates = [replace(server, arrivals=each).highest_rate(limit) / measured.instance_count for each in processes]
-    return tuple(zip(CVS, rates, strict=True))
+    rates = [replace(server, arrivals=each).highest_rate(limit) for each in processes]
+    return tuple(
+        (cv, surely_sustained(rate, rate / poisson) / measured.instance_count)
+        for cv, rate in zip(CVS, rates, strict=True)
+    )
 
 
 def sustained_rate(measured: Measurement, objective: LatencyObjective) -> float | None:
@@ -232,12 +242,16 @@ def _by_estimate(measured: Measurement, objective: str, estimate: Capacity) -> C
             f"Misses {objective}: a single request takes {estimate.latency_ms:.4g} ms in the closed-loop test.{search}"
         )
         return _by_known_rate(measured, meets=False, reason=reason, latency_ms=estimate.latency_ms)
+    sized_for, bursts = estimate, ""
+    if (sure := estimate.at_least) and sure < rate:
+        sized_for = estimate.model_copy(update={"invocations_per_minute": sure})
+        bursts = f" The test had no bursts, so the fleet is sized for {sure:,.0f}, the estimate less its error."
     far = f" The estimate is only {rate / users:.0%} of that rate." if users and rate < FAR_BELOW * users else ""
     reason = (
-        f"Estimate: meets {objective} up to {rate:,.0f} invocations/min with open-loop arrivals."
+        f"Estimate: meets {objective} up to {rate:,.0f} invocations/min with open-loop arrivals.{bursts}"
         f"{_closed_loop(measured)}{far}{search} Run again with --search to measure it."
     )
-    return _by_capacity(measured, estimate, reason)
+    return _by_capacity(measured, sized_for, reason)
 
 
 def _by_capacity(

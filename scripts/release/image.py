@@ -34,11 +34,6 @@ def plan(kind: str, region: str, containers: Path) -> str:
     return "\n".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
 
 
-def leave(root: Path, kind: str, content: str, registry: str, repository: str, digest: str) -> None:
-    image = OwnImage(kind=kind, registry=registry, repository=repository, digest=digest, content=content)
-    image.write_json(image_file(root, kind))
-
-
 def uri(root: Path, kind: str) -> str:
     if (image := load_image(root, kind)) is None:
         raise UsageError(f"{image_file(root, kind)} does not exist: run `bash scripts/release/build_image.sh {kind}`.")
@@ -55,7 +50,8 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
         case "plan", kind, region:
             print(plan(kind, region, root / "containers"))
         case "leave", kind, content, registry, repository, digest:
-            leave(root, kind, content, registry, repository, digest)
+            image = OwnImage(kind=kind, registry=registry, repository=repository, digest=digest, content=content)
+            image.write_json(image_file(root, kind))
             print(f"{kind}: {registry}/{repository}@{digest}", file=sys.stderr)
         case "uri", kind:
             print(uri(root, kind))

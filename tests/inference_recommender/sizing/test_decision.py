@@ -1,9 +1,11 @@
 """Measurements are judged, sized and priced, and the cheapest candidate is recommended."""
 
+import re
 from typing import Any
 
 import pytest
 
+from inference_recommender.capacity.flow_equivalent import BURST_ERROR
 from inference_recommender.measurement import Measurement
 from inference_recommender.sizing.decision import candidate, cheapest, why_inconclusive
 from inference_recommender.sizing.fleet import Demand, cost_per_million_usd
@@ -195,7 +197,11 @@ def test_a_recommendation_has_the_capacity_for_its_arrivals_and_for_poisson_ones
     bursty = OBJECTIVE.model_copy(update={"arrivals": ArrivalProcess(process="gamma", cv=2.0)})
     found, poisson = (judged(measurement(series=SERIES), Demand.of(each)) for each in (bursty, OBJECTIVE))
     assert found.poisson_invocations_per_minute == poisson.max_invocations_per_minute
-    assert (found.max_invocations_per_minute or 0) < 0.9 * (poisson.max_invocations_per_minute or 0)
+    sized_for, of_poisson = found.max_invocations_per_minute or 0.0, poisson.max_invocations_per_minute or 0.0
+    assert f"The test had no bursts, so the fleet is sized for {sized_for:,.0f}" in found.reason
+    estimate = float(re.findall(r" up to ([\d,]+) ", found.reason)[0].replace(",", ""))
+    assert sized_for == pytest.approx(estimate * (estimate / of_poisson) ** BURST_ERROR, rel=1e-3)
+    assert sized_for < estimate < 0.9 * of_poisson
     assert poisson.poisson_invocations_per_minute is None
     capacities = dict(capacity_by_cv(measurement(series=SERIES), OBJECTIVE))
     assert capacities[1.0] == pytest.approx(poisson.max_invocations_per_minute)
