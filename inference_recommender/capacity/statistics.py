@@ -20,8 +20,8 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Indices: TypeAlias = npt.NDArray[np.intp]
 
-ONE_SIDED, LEAST_WEIGHT = 0.05, 1e-9
-"""Error of a one-sided test, and the lowest weight that SciPy's isotonic regression accepts."""
+ONE_SIDED, LEAST_WEIGHT, ROUNDING = 0.05, 1e-9, 1e-6
+"""Error of a one-sided test, the lowest weight of SciPy's isotonic regression, and how far a count may be rounded."""
 MARGIN = 0.10
 """A service whose percentile is over the limit by this share passes in at most 5 % of runs."""
 CONFIDENCE = 0.95
@@ -70,11 +70,11 @@ class EffectiveShare:
 
     def shown_below(self, limit: float, error: float = ONE_SIDED) -> bool:
         """Returns whether a true share of `limit` or more would come out this low with probability ≤ `error`."""
-        return binomial_at_most(int(np.ceil(self.share * self.requests)), int(self.requests), limit) <= error
+        return binomial_at_most(int(np.ceil(self.share * self.requests - ROUNDING)), int(self.requests), limit) <= error
 
     def shown_above(self, limit: float, error: float = ONE_SIDED) -> bool:
         """Returns whether a true share of `limit` or less would come out this high with probability ≤ `error`."""
-        count = int(np.floor(self.share * self.requests))
+        count = int(np.floor(self.share * self.requests + ROUNDING))
         return count > 0 and 1 - binomial_at_most(count - 1, int(self.requests), limit) <= error
 
 
