@@ -211,8 +211,8 @@ class Endpoints:
         self.sagemaker = sagemaker
         self.names: list[str] = []
 
-    def model(self, name: str, *, image: str = IMAGE, **environment: str) -> str:
-        container = {"Image": image, "ModelDataUrl": f"s3://{BUCKET}/echo.tar.gz", "Environment": environment}
+    def model(self, name: str, *, image: str = IMAGE, archive: str = "echo.tar.gz", **environment: str) -> str:
+        container = {"Image": image, "ModelDataUrl": f"s3://{BUCKET}/{archive}", "Environment": environment}
         self.sagemaker.create_model(ModelName=name, ExecutionRoleArn=ROLE, PrimaryContainer=container)
         return name
 
