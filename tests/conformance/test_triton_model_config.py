@@ -15,17 +15,7 @@ from model_build.lint.finding import RuntimeContext
 from tests.model_build.lint.good_archives import TORCHSCRIPT, Tree, lay_out, plan
 
 DATA = json.loads(Path(__file__).with_name("model_config.json").read_text("utf-8"))
-MODEL_FILES = {
-    "custom_parameters": "model.plan",
-    "model_metrics": "model.py",
-    "noautofill_platform": "model.onnx",
-    "onnx": "model.onnx",
-    "openvino": "model.xml",
-    "python": "model.py",
-    "pytorch": "model.pt",
-    "special_cases": "model.onnx",
-    "tensorrt": "model.plan",
-}
+MODEL_FILES = DATA["files"]
 """The file in every version, by a part of the case's path. The other cases have custom back ends and ensembles."""
 CONTENT = {"model.pt": TORCHSCRIPT, "model.plan": plan(10, 13, 3, 9)}
 

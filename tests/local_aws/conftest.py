@@ -239,9 +239,16 @@ class Endpoints:
         self.names: list[str] = []
 
     def model(
-        self, name: str, *, image: str = IMAGE, role: str = ROLE, tags: Sequence[Any] = (), **environment: str
+        self,
+        name: str,
+        *,
+        image: str = IMAGE,
+        archive: str = "echo.tar.gz",
+        role: str = ROLE,
+        tags: Sequence[Any] = (),
+        **environment: str,
     ) -> str:
-        container = {"Image": image, "ModelDataUrl": f"s3://{BUCKET}/echo.tar.gz", "Environment": environment}
+        container = {"Image": image, "ModelDataUrl": f"s3://{BUCKET}/{archive}", "Environment": environment}
         about = {"ModelName": name, "ExecutionRoleArn": role, "PrimaryContainer": container}
         self.sagemaker.create_model(**about, Tags=[*tags])
         return name

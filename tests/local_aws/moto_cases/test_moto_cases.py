@@ -63,7 +63,11 @@ def problems(client: Client, call: Call) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_account_answers_a_case_of_moto_as_moto_or_as_aws_documents(client: Client, name: str) -> None:
+def test_the_account_answers_a_case_of_moto_as_moto_or_as_aws_documents(
+    client: Client, name: str, record_property: Callable[[str, object], None]
+) -> None:
+    if DIFFERS[name]:
+        record_property("differs", DIFFERS[name])
     for number, call in enumerate(CASES[name]):
         if call.eventually:
             wait_until(lambda call=call: not problems(client, call), timeout_s=60.0)  # type: ignore[misc]
