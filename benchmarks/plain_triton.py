@@ -1,6 +1,5 @@
 """A Triton as it comes, on TCP: for benchmarks, which compare with it or need its own HTTP API."""
 
-import socket
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from local_aws.process.triton import TritonServer
+from tests.builders import free_port
 
 
 class PlainTriton(NamedTuple):
@@ -24,12 +24,8 @@ def http_triton(
     """Starts one that listens on a free port over HTTP, and yields it when the model is ready."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="plain_triton_") as folder:
-        about: dict[str, Any] = {
-            "default_model": default_model,
-            "environment": environment,
-            "log_file": Path(folder) / "log",
-        }
-        with TritonServer.start(repository, **about, port=port, flags=flags) as server:
+        about: dict[str, Any] = {"default_model": default_model, "environment": environment, "port": port}
+        with TritonServer.start(repository, **about, log_file=Path(folder) / "log", flags=flags) as server:
             yield PlainTriton(f"http://127.0.0.1:{port}", server.pid)
 
 
@@ -38,8 +34,3 @@ def processor_s(pid: int) -> float:
     parent = psutil.Process(pid)
     times = [process.cpu_times() for process in (parent, *parent.children(recursive=True))]
     return sum(time.user + time.system for time in times) + times[0].children_user + times[0].children_system
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])

@@ -41,7 +41,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks import goals, harness
 from benchmarks.goals import Goal
 from benchmarks.harness import Checked, Comparison, Turn
-from benchmarks.plain_triton import PlainTriton, free_port, http_triton, processor_s
+from benchmarks.plain_triton import PlainTriton, http_triton, processor_s
+from tests.builders import free_port
 from workloads import ROOT, load_artifact, load_workload
 
 MODEL, CACHED, OUTPUT = "spellcheck", "spellcheck_cached", "CORRECTED"
