@@ -168,7 +168,7 @@ def _torch(name: str, family: str, folder: Path) -> Answer:
     network = peers.load_torch(f"Auto{CLASSIFICATION}", name, folder, THREADS)
 
     def answer(rows: str) -> Any:
-        with torch.inference_mode():
+        with torch.inference_mode(not name.startswith("zentorch")), torch.no_grad():
             tensor = torch.from_numpy(_ids(rows))
             return network(input_ids=tensor, attention_mask=torch.ones_like(tensor)).logits.tolist()
 
@@ -221,7 +221,7 @@ def _ctranslate2(name: str, family: str, folder: Path) -> Answer:
     return answer
 
 
-COMPILED = ("huggingface compiled fp32", "huggingface compiled bf16")
+COMPILED = ("huggingface compiled fp32", "huggingface compiled bf16", "zentorch fp32", "zentorch bf16")
 ENGINES: dict[str, harness.Load] = {
     **dict.fromkeys((BASELINE, "huggingface bf16", *COMPILED), _torch),
     **dict.fromkeys(("optimum fp32", "optimum O2 fp32", "optimum O3 fp32", "optimum int8"), _optimum),

@@ -26,7 +26,7 @@ from pathlib import Path
 from select import select
 from typing import Any, NamedTuple, Self
 
-from benchmarks.goals import Goal
+from benchmarks.goals import Goal, cpu
 
 ROOT = Path(__file__).parent.parent
 TURN_S = 0.4
@@ -41,6 +41,7 @@ ENVIRONMENTS = {
     "optimum": ".venv-peers-optimum",
     "ctranslate2": ".venv-peers-optimum",
     "openvino": ".venv-peers-openvino",
+    "zentorch": ".venv-peers-openvino",
 }
 """The environment of each other project's engines, by the first word of their names."""
 Answer = Callable[[str], Any]
@@ -246,7 +247,9 @@ def python_of(name: str) -> Path:
 
 def unavailable(name: str) -> Absent | None:
     """Returns why an engine cannot run on this machine, or None."""
-    return None if python_of(name).exists() else Absent("not installed")
+    if not python_of(name).exists():
+        return Absent("not installed")
+    return Absent("needs an AMD processor") if name.startswith("zentorch") and "AMD" not in cpu() else None
 
 
 def make(program: Path, name: str, *arguments: str, threads: int) -> Absent | None:

@@ -90,14 +90,18 @@ def load_openvino(models: str, name: str, folder: Path, threads: int) -> Any:
 
 
 def load_torch(models: str, name: str, folder: Path, threads: int, device: str = "cpu") -> Any:
-    """Loads the checkpoint with transformers' class `models`; "compiled" compiles its forward pass."""
+    """Loads the checkpoint with transformers' class `models`; "compiled" and zentorch compile its forward pass."""
     import torch
     import transformers
 
     torch.set_num_threads(threads)
     dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[name.split()[-1]]
     model = getattr(transformers, models).from_pretrained(folder / "checkpoint", dtype=dtype).to(device).eval()
-    if "compiled" in name:
+    if name.startswith("zentorch"):
+        import zentorch  # noqa: F401  registers its compiler
+
+        model.forward = torch.compile(model.forward, backend="zentorch")
+    elif "compiled" in name:
         model.forward = torch.compile(model.forward)
     return model
 
