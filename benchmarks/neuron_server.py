@@ -3,9 +3,8 @@
   python benchmarks/neuron_server.py
 
 The device has 16 NeuronCores, 4 to a chip. Each takes 4 rows at once for 3 ms and no CPU. So the figures show the
-server's own cost, also at `PUBLISHED_RATE`. In Triton a Python model does the same work with the same code, with
-dynamic batching and an instance for each chip. Our load generator sends one row a request in a closed loop. `cpu_us` is
-CPU time for each request.
+server's own cost. In Triton a Python model does the same work with the same code, with dynamic batching and an instance
+for each chip. Our load generator sends one row a request in a closed loop. `cpu_us` is CPU time for each request.
 
 Exits with 1 if our server answers fewer requests a second than Triton or takes more CPU time, by the median of the
 ratios and beyond `NOISE`.
@@ -13,7 +12,7 @@ ratios and beyond `NOISE`.
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -37,8 +36,6 @@ Serve = Callable[[Path], AbstractContextManager[tuple[int, int]]]
 NOISE = 0.05
 CORES, CORES_PER_CHIP = 16, 4
 USERS, SECONDS = (16, 64), 4
-PUBLISHED_RATE = 16_000
-"""Requests a second to query_intent, over all instances."""
 DEVICE_MS = {"DEVICE_MS": "3.0"}
 PAYLOADS = "payloads.tar.gz"
 DEVICE = """
@@ -123,7 +120,6 @@ def main() -> int:
 
 
 def make_model(folder: Path) -> None:
-    """Writes a model, payloads, the stand-in device with an empty graph, and a golden row that the device passes."""
     folder.mkdir()
     (folder / "settings.json").write_text(replace(CLASSIFICATION, batch_size=4).to_json())
     make_tokenizer().save(str(folder / "tokenizer.json"))
@@ -132,12 +128,18 @@ def make_model(folder: Path) -> None:
     placing: dict[str, Any] = {"model_instances": 1, "placement": "data-parallel", "pipeline_cores": 1}
     serving = ServerSettings(model="intent", max_queue_delay_ms=0.0, **batching, **placing)
     (folder / "server.json").write_text(serving.to_json())
-    golden = Golden(row=1, length=32, token_ids=(2, 3), type_ids=(0, 0), outputs={"logits": [0.0] * 3})
-    (folder / GOLDENS).write_text(to_json([golden]))
-    (folder / "model.32.neuron.pt").touch()
+    add_device(folder, labels=3, lengths=[32])
+    (folder / PAYLOADS).write_bytes(payload_archive([{"text": "red shoes for men"}]))
+
+
+def add_device(folder: Path, labels: int, lengths: Sequence[int]) -> None:
+    """Writes the stand-in device, empty graphs, and golden rows that it passes."""
+    golden = Golden(row=1, length=32, token_ids=(2, 3), type_ids=(0, 0), outputs={"logits": [0.0] * labels})
+    (folder / GOLDENS).write_text(to_json([replace(golden, length=length) for length in lengths]))
+    for length in lengths:
+        (folder / f"model.{length}.neuron.pt").touch()
     (folder / "device.py").write_text(DEVICE)
     (folder / "sitecustomize.py").write_text("import device")
-    (folder / PAYLOADS).write_bytes(payload_archive([{"text": "red shoes for men"}]))
 
 
 def measure(folder: Path, users: int, name: str) -> Turn:
@@ -185,8 +187,6 @@ SERVERS: dict[str, Serve] = {"triton": running_triton, "ours": running_ours}
 def report(seen: dict[int, Turns]) -> int:
     """Prints P50, CPU time of a request, P99 and the rate of both servers by users. Returns the exit code."""
     compared = list(harness.compare_loads("users", seen, SERVERS))
-    needs = harness.medians(seen[max(seen)]["ours"]).cpu_ms * PUBLISHED_RATE / 1000
-    print(f"{PUBLISHED_RATE:,} requests/s need {needs:.1f} cores for our server.")
     document = {users: each.document() for users, each in zip(seen, compared, strict=True)}
     pairs = [("ours", "triton", 1 - NOISE)]
     judged = [
