@@ -24,12 +24,12 @@ BUDGETS = {
     "aws_api": 1_403,
     "stacks": 7_087,
     "workloads": 3_913,
-    "benchmarks": 4_020,
-    "scripts": 3_540,
+    "benchmarks": 4_162,
+    "scripts": 3_526,
     "tests": 52_000,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
-PRODUCTION_LINES = 68_000
+PRODUCTION_LINES = 68_162
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,7 +128,7 @@ def figures() -> Iterator[Figure]:
     yield from (Figure(f"lines of {package}", lines[package], budget) for package, budget in BUDGETS.items())
     pages = [*tracked("docs/*.md"), ROOT / "README.md"]
     yield Figure("Markdown lines in README and docs", sum(map(_lines, pages)), 2_090)
-    yield Figure("lines of benchmarks/RESULTS.md", _lines(ROOT / "benchmarks" / "RESULTS.md"), 333)
+    yield Figure("lines of benchmarks/RESULTS.md", _lines(ROOT / "benchmarks" / "RESULTS.md"), 340)
     graph = import_graph(ROOT, product)
     reached = [name for name in closure(graph, "inference_recommender.cli.run") if not name.startswith("workloads")]
     by_name = {module_name(file, ROOT): file for file in product}

@@ -6,7 +6,6 @@ ECS service's VPC, `explain`, and a local account with AWS's states. Issue 31 ra
 420 and containers by 440: the runtime OpenVINO, guided decoding and batches by tokens. Issue 32 raised production by
 870, inference_recommender by 540 and benchmarks by 290: requests while a fleet changes, and arrival processes. Issue 33
 raised production and model_build by 180 for the settings that Triton validates, and tests by its conformance cases.
-Production is at most 68,000 lines and tests 52,000: the design's budgets with all that later issues may add.
 Above the design are stacks, containers (the router of models), local_aws, aws_api (`explain`) and scripts (steps of a
 release, and the rehearsal of its limits).
 """

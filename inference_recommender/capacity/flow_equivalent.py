@@ -226,7 +226,7 @@ class SettledPeriods:
 
 def surely_sustained(rate: float, share: float) -> float:
     """Returns the rate of an estimate for bursty arrivals less its error. `share` is its part of Poisson's estimate."""
-    return rate * min(share, 1.0) ** BURST_ERROR
+    return rate * float(min(share, 1.0) ** BURST_ERROR)
 
 
 def _bisected(low: float, high: float, is_low: Callable[[float], bool]) -> tuple[float, float]:

@@ -166,7 +166,7 @@ def expected_latencies(measured: Measurement, objective: LatencyObjective) -> tu
 
 
 def capacity_by_cv(measured: Measurement, objective: LatencyObjective) -> tuple[tuple[float, float], ...]:
-    """Returns the rate that sizes a fleet for gamma arrivals of each CV in `CVS`, by estimates; none without periods."""
+    """Returns the rate that sizes a fleet for gamma arrivals of each CV in `CVS`, estimated; none without periods."""
     settled = _settled(measured, objective.percentile_rank)
     if settled is None:
         return ()
