@@ -174,10 +174,8 @@ def capacity_by_cv(measured: Measurement, objective: LatencyObjective) -> tuple[
     poisson = max(server.highest_rate(limit), NO_LOAD_PER_MINUTE)
     processes = [ArrivalProcess(process="gamma", cv=cv) for cv in CVS]
     rates = [replace(server, arrivals=each).highest_rate(limit) for each in processes]
-    return tuple(
-        (cv, surely_sustained(rate, rate / poisson) / measured.instance_count)
-        for cv, rate in zip(CVS, rates, strict=True)
-    )
+    sized = [surely_sustained(rate, rate / poisson) / measured.instance_count for rate in rates]
+    return tuple(zip(CVS, sized, strict=True))
 
 
 def sustained_rate(measured: Measurement, objective: LatencyObjective) -> float | None:
@@ -244,7 +242,8 @@ def _by_estimate(measured: Measurement, objective: str, estimate: Capacity) -> C
         return _by_known_rate(measured, meets=False, reason=reason, latency_ms=estimate.latency_ms)
     sized_for, bursts = estimate, ""
     if (sure := estimate.at_least) and sure < rate:
-        sized_for = estimate.model_copy(update={"invocations_per_minute": sure})
+        interval = tuple(end * sure / rate for end in estimate.interval or (rate, rate))
+        sized_for = estimate.model_copy(update={"invocations_per_minute": sure, "interval": interval})
         bursts = f" The test had no bursts, so the fleet is sized for {sure:,.0f}, the estimate less its error."
     far = f" The estimate is only {rate / users:.0%} of that rate." if users and rate < FAR_BELOW * users else ""
     reason = (

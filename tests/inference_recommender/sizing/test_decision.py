@@ -202,6 +202,8 @@ def test_a_recommendation_has_the_capacity_for_its_arrivals_and_for_poisson_ones
     estimate = float(re.findall(r" up to ([\d,]+) ", found.reason)[0].replace(",", ""))
     assert sized_for == pytest.approx(estimate * (estimate / of_poisson) ** BURST_ERROR, rel=1e-3)
     assert sized_for < estimate < 0.9 * of_poisson
+    low, high = found.max_invocations_interval or (0.0, 0.0)
+    assert low < sized_for < high
     assert poisson.poisson_invocations_per_minute is None
     capacities = dict(capacity_by_cv(measurement(series=SERIES), OBJECTIVE))
     assert capacities[1.0] == pytest.approx(poisson.max_invocations_per_minute)
