@@ -236,3 +236,15 @@ def test_no_module_of_ours_is_chosen_by_a_string() -> None:
                 named.append(f"{name}: {text}")
     assert named == []
     assert {program: places for program, places in started.items() if len(places) > 1} == {}
+
+
+def test_each_module_of_the_contract_can_be_the_first_that_a_program_imports() -> None:
+    names = [f"workloads.{file.stem}" for file in (ROOT / "workloads").glob("*.py") if file.stem != "__init__"]
+    code = """
+import importlib, sys
+for name in sys.argv[1:]:
+    for loaded in [each for each in sys.modules if each.startswith("workloads")]:
+        del sys.modules[loaded]
+    importlib.import_module(name)
+"""
+    subprocess.run([sys.executable, "-c", code, *names], cwd=ROOT, check=True)

@@ -9,10 +9,9 @@ from copy import copy
 from pathlib import Path
 from typing import Any, TypeVar
 
-from workloads import evaluation
 from workloads.document import Document, parse_toml
 from workloads.errors import InvalidDocument, UsageError
-from workloads.evaluation import Example, Row
+from workloads.evaluation import Example, Row, example, fields_of, line_of
 from workloads.files import text_lines
 from workloads.hosting import SageMakerEndpointHosting
 from workloads.instances import hardware
@@ -127,7 +126,7 @@ class WorkloadFolder:
         of another file of the same form. A line is there as often as its weight, at even distances.
         """
         name = self.payload_file.name if file is None else str(file.absolute())
-        documents = self._documents(name, evaluation.fields_of(self.workload.model))
+        documents = self._documents(name, fields_of(self.workload.model))
         lines = [document.model_dump() for _, document in documents]
         turns = sorted(
             ((turn + 0.5) / line["weight"], number)
@@ -138,9 +137,9 @@ class WorkloadFolder:
 
     def evaluation(self, file: Path | None = None) -> list[Example]:
         """Returns the lines of evaluation.jsonl or of another file. Raises `InvalidDocument`, which names the line."""
-        model, line = self.workload.model, evaluation.line_of(self.workload.model)
+        model, line = self.workload.model, line_of(self.workload.model)
         documents = self._documents("evaluation.jsonl" if file is None else str(file.absolute()), line)
-        return [evaluation.example(model, file, document) for file, document in documents]
+        return [example(model, file, document) for file, document in documents]
 
     def _documents(self, name: str, line: type[Document]) -> list[tuple[Path, Document]]:
         """Reads the lines of a file, each with its place as an error names it: payloads.jsonl:17."""
