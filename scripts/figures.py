@@ -18,7 +18,7 @@ from workloads import ROOT
 PACKAGES = ("workloads", "aws_api", "model_build", "inference_recommender", "stacks", "containers", "local_aws")
 BUDGETS = {
     "inference_recommender": 19_396,
-    "model_build": 13_358,
+    "model_build": 13_359,
     "local_aws": 8_359,
     "containers": 6_958,
     "aws_api": 1_403,

@@ -26,6 +26,7 @@ from workloads import CODE, Interrupted, ModelArtifact, Unavailable, UsageError,
 
 PACKAGES = ("aws_api", "containers", "model_build")
 FILES = (
+    "cdk.json",  # by which a build in the job finds the project's root
     "pyproject.toml",
     "requirements/build.txt",
     "requirements/modelopt.txt",

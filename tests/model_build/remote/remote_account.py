@@ -51,6 +51,7 @@ def miniature(root: Path) -> Path:
     for name in ("workloads/folder.py", "model_build/plan.py", "containers/engine.py", "stacks/stack.py"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(f"# {name}\n")
+    (root / "cdk.json").write_text("{}\n")
     (root / "pyproject.toml").write_text("[project]\n")
     (root / "requirements").mkdir()
     for lock in ("build", "modelopt", "torch-cpu", "uv"):

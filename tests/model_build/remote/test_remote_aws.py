@@ -50,6 +50,7 @@ def _edit(root: Path, checkpoint: str) -> None:
 
 def test_the_code_of_a_build_and_one_workload_travel_and_nothing_else(root: Path) -> None:
     assert sorted(source_files(load_workload("spellcheck", root / "workloads"), root)) == [
+        "cdk.json",
         "containers/engine.py",
         "model_build/plan.py",
         "pyproject.toml",
