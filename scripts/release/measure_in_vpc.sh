@@ -12,8 +12,8 @@ ours python -m pip install --quiet --require-hashes --only-binary :all: --no-dep
 files=$(mktemp -d)
 trap 'rm -rf "$files"' EXIT
 mkdir "$files/source"
-# The build is a link to an artifact of an earlier step.
-cp -rL --parents aws_api containers inference_recommender requirements scripts workloads packages "build/$workload" "$files/source"
+# The build is a link to an artifact of an earlier step. By cdk.json the commands find the project's root.
+cp -rL --parents aws_api cdk.json containers inference_recommender requirements scripts workloads packages "build/$workload" "$files/source"
 (cd "$files/source" && ours python -m zipfile -c ../source.zip .)
 aws s3 rm --recursive --only-show-errors "$place/" && aws s3 cp --only-show-errors "$files/source.zip" "$place/source.zip" \
   || refuse 3 "The files of the build could not be put into $place, for the reason above."

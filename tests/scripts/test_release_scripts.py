@@ -226,8 +226,8 @@ esac
 @pytest.fixture
 def measured_in_vpc(checkout: Checkout) -> Callable[..., "subprocess.CompletedProcess[str]"]:
     """Returns a function that measures a service. Packages are a file each; the zip file is a real one."""
-    for name in ("aws_api", "inference_recommender"):
-        checkout.write(f"{name}/__init__.py", "")
+    for name in ("aws_api/__init__.py", "inference_recommender/__init__.py", "cdk.json"):
+        checkout.write(name, "")
     checkout.write("collected/artifact.json", "{}")
     (checkout.folder / "build/query_intent").mkdir(parents=True)
     (checkout.folder / "build/query_intent/inf1").symlink_to(checkout.folder / "collected")
@@ -251,7 +251,8 @@ def test_a_build_in_a_vpc_gets_the_files_the_build_and_the_packages(
     assert measured_in_vpc().stderr == ""
     with zipfile.ZipFile(checkout.folder / "notes.zip") as archive:
         names = set(archive.namelist())
-    assert {"build/query_intent/inf1/artifact.json", "packages/numpy.py", "scripts/release/measure_url.sh"} <= names
+    assert {"build/query_intent/inf1/artifact.json", "packages/numpy.py", "cdk.json"} <= names
+    assert "scripts/release/measure_url.sh" in names
 
 
 def test_a_service_is_measured_by_a_build_in_its_vpc(checkout: Checkout, measured_in_vpc: Measured) -> None:
