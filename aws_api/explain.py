@@ -7,7 +7,7 @@ functions read logs and reasons from an account. Each call may raise `AwsUnavail
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -186,7 +186,7 @@ def _full_metrics(account: SageMakerAccount, name: str, described: Mapping[str, 
         )
         of_variant = {"EndpointName": name, "VariantName": config["ProductionVariants"][0]["VariantName"]}
         queries = [metric_query(each.lower(), HARDWARE_NAMESPACE, each, of_variant, "Maximum") for each in METRICS]
-        points = account.metrics(queries, described["CreationTime"], datetime.now(UTC))
+        points = account.metrics(queries, described["CreationTime"], datetime.now(timezone.utc))
     except AwsRefused as error:
         if isinstance(error, NotFound) or error.code in DENIED:
             return []

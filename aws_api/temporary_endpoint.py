@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from aws_api.errors import AwsRefused, AwsUnavailable
@@ -67,7 +67,7 @@ def temporary_endpoint(
 def _make(account: SageMakerAccount, spec: EndpointSpec) -> None:
     """Tags everything with an expiry, so that `jobs cleanup` finds what a killed process leaves."""
     tags = [{"Key": key, "Value": value} for key, value in spec.tags.items()]
-    tags.append(expiry_tag(datetime.now(UTC) + timedelta(seconds=START_S + spec.lifetime_s + GRACE_S)))
+    tags.append(expiry_tag(datetime.now(timezone.utc) + timedelta(seconds=START_S + spec.lifetime_s + GRACE_S)))
     if spec.model is None:
         model = {"ModelName": spec.name, "ExecutionRoleArn": spec.role_arn, "PrimaryContainer": dict(spec.container)}
         account.make_model({**model, "Tags": tags})
