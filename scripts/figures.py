@@ -127,7 +127,7 @@ def figures() -> Iterator[Figure]:
     yield Figure("production lines", lines.total() - lines["tests"], PRODUCTION_LINES)
     yield from (Figure(f"lines of {package}", lines[package], budget) for package, budget in BUDGETS.items())
     pages = [*tracked("docs/*.md"), ROOT / "README.md"]
-    yield Figure("Markdown lines in README and docs", sum(map(_lines, pages)), 2_090)
+    yield Figure("Markdown lines in README and docs", sum(map(_lines, pages)), 2_110)
     yield Figure("lines of benchmarks/RESULTS.md", _lines(ROOT / "benchmarks" / "RESULTS.md"), 340)
     graph = import_graph(ROOT, product)
     reached = [name for name in closure(graph, "inference_recommender.cli.run") if not name.startswith("workloads")]
