@@ -113,8 +113,7 @@ def _proofs(
     workload = with_settings(folder, [PEAK]).workload
     limit = limit_of(workload.latency_objective)
     for name, sized_for, right in (("Poisson arrivals", POISSON, "missed"), ("bursty arrivals", BURSTY, "kept")):
-        estimate = settled.estimate(limit, sized_for)
-        capacity = estimate.at_least or estimate.invocations_per_minute
+        capacity = settled.estimate(limit, sized_for).sizing_rate
         assert capacity is not None
         proving = Proving(
             recommendation=recommendation(workload, capacity),

@@ -18,7 +18,6 @@ invalid run; 70 internal error, a log is named; 130 interrupted, measurements ar
 import argparse
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 from rich.console import Console
@@ -63,6 +62,7 @@ def _add(name: str, commands: Commands) -> None:
     """Adds a command's parser, which carries a `command(options, stderr) -> exit code`. The imports are local, so that
     a command starts without the libraries of others: boto3, matplotlib, SciPy.
     """
+    added: Any = None
     match name:
         case "run":
             from inference_recommender.cli import run
@@ -72,8 +72,24 @@ def _add(name: str, commands: Commands) -> None:
             from inference_recommender.cli import deployed
 
             (deployed.add_invoke if name == "invoke" else deployed.add_register)(commands)
-        case _:
-            import_module(f"inference_recommender.cli.{name}").add(commands)
+        case "prove":
+            from inference_recommender.cli import prove as added
+        case "tune":
+            from inference_recommender.cli import tune as added
+        case "experiment":
+            from inference_recommender.cli import experiment as added
+        case "simulate":
+            from inference_recommender.cli import simulate as added
+        case "size":
+            from inference_recommender.cli import size as added
+        case "compare":
+            from inference_recommender.cli import compare as added
+        case "report":
+            from inference_recommender.cli import report as added
+        case "jobs":
+            from inference_recommender.cli import jobs as added
+    if added:
+        added.add(commands)
 
 
 def _make_search(account: Any) -> Callable[..., Any]:

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.figures import PACKAGES, Import, closure, import_graph, imports, module_name
+from scripts.figures import Import, closure, import_graph, imports, module_name
 from workloads import ROOT
+from workloads.contract import PACKAGES
 
 RECOMMENDER = "inference_recommender"
 READER = "containers.archive_reader"

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.figures import PACKAGES
 from workloads import ROOT, Unavailable
+from workloads.contract import PACKAGES
 
 PARSE = "argparse.ArgumentParser.parse_args"
 PROGRAMS = {

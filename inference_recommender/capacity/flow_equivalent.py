@@ -47,7 +47,7 @@ MODEL_ERROR = 0.15
 """The model's share of the interval: its error on simulated services (test_flow_equivalent.py)."""
 BURST_ERROR = 0.75
 """The same for other arrivals than Poisson, as a share of the logarithm of what they cost (benchmarks/searches). A test
-without bursts does not show what a service loses when it turns from idle to busy, so `at_least` is lower."""
+without bursts does not show all that they cost, so a fleet is sized by `less_burst_error`."""
 MOST_USERS = 10_000
 """Runs with more closed-loop users at one service are not valid."""
 RESAMPLES, HALVINGS, ROUNDS = 50, 24, 20
@@ -194,7 +194,7 @@ class SettledPeriods:
             share = server.highest_rate(limit) / max(rate, 1e-9)
             rate, low, high = rate * share, low * share, high * share
             error = hypot(MODEL_ERROR, BURST_ERROR * log(max(share, 1e-9)))
-            at_least = surely_sustained(rate, share)
+            at_least = less_burst_error(rate, share)
         return Capacity(
             basis="estimate",
             percentile=limit.name,
@@ -224,7 +224,7 @@ class SettledPeriods:
             yield replace(self, **columns)
 
 
-def surely_sustained(rate: float, share: float) -> float:
+def less_burst_error(rate: float, share: float) -> float:
     """Returns the rate of an estimate for bursty arrivals less its error. `share` is its part of Poisson's estimate."""
     return rate * float(min(share, 1.0) ** BURST_ERROR)
 

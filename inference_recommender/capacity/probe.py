@@ -108,6 +108,11 @@ class Capacity(Document):
         """Whether the capacity is known."""
         return self.invocations_per_minute is not None
 
+    @property
+    def sizing_rate(self) -> float | None:
+        """The rate that sizes a fleet: the lower bound, if there is one."""
+        return self.at_least or self.invocations_per_minute
+
     def per_instance(self, instances: int) -> "Capacity":
         """Divides all rates by the number of instances that served them together."""
         if instances == 1:

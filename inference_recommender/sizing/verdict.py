@@ -13,9 +13,9 @@ from typing import Any
 
 from inference_recommender.capacity.flow_equivalent import (
     SettledPeriods,
+    less_burst_error,
     model_latencies,
     settled_periods,
-    surely_sustained,
 )
 from inference_recommender.capacity.probe import Capacity
 from inference_recommender.capacity.statistics import Limit
@@ -93,8 +93,7 @@ def _judge(measured: Measurement, demand: Demand) -> Candidate:
     estimate = _estimate(measured, Limit(percentile=float(percentile[1:]), latency_ms=limit_ms), demand.arrivals)
     if search and estimate and (contradiction := _contradiction(search, estimate)):
         return _by_known_rate(measured, meets=False, reason=contradiction, verified=False)
-    estimated = (estimate.at_least or estimate.invocations_per_minute) if estimate else None
-    if search and search.at_least and search.at_least > (estimated or 0.0):
+    if search and search.at_least and search.at_least > ((estimate and estimate.sizing_rate) or 0.0):
         return _judged(
             measured,
             meets=True,
@@ -174,7 +173,7 @@ def capacity_by_cv(measured: Measurement, objective: LatencyObjective) -> tuple[
     poisson = max(server.highest_rate(limit), NO_LOAD_PER_MINUTE)
     processes = [ArrivalProcess(process="gamma", cv=cv) for cv in CVS]
     rates = [replace(server, arrivals=each).highest_rate(limit) for each in processes]
-    sized = [surely_sustained(rate, rate / poisson) / measured.instance_count for rate in rates]
+    sized = [less_burst_error(rate, rate / poisson) / measured.instance_count for rate in rates]
     return tuple(zip(CVS, sized, strict=True))
 
 
@@ -241,10 +240,10 @@ def _by_estimate(measured: Measurement, objective: str, estimate: Capacity) -> C
         )
         return _by_known_rate(measured, meets=False, reason=reason, latency_ms=estimate.latency_ms)
     sized_for, bursts = estimate, ""
-    if (sure := estimate.at_least) and sure < rate:
-        interval = tuple(end * sure / rate for end in estimate.interval or (rate, rate))
-        sized_for = estimate.model_copy(update={"invocations_per_minute": sure, "interval": interval})
-        bursts = f" The test had no bursts, so the fleet is sized for {sure:,.0f}, the estimate less its error."
+    if (sized := estimate.sizing_rate or rate) < rate:
+        interval = tuple(end * sized / rate for end in estimate.interval or (rate, rate))
+        sized_for = estimate.model_copy(update={"invocations_per_minute": sized, "interval": interval})
+        bursts = f" The test had no bursts, so the fleet is sized for {sized:,.0f}, the estimate less its error."
     far = f" The estimate is only {rate / users:.0%} of that rate." if users and rate < FAR_BELOW * users else ""
     reason = (
         f"Estimate: meets {objective} up to {rate:,.0f} invocations/min with open-loop arrivals.{bursts}"

@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 from benchmarks import batch, changes, neuron_server, published, search_rate, serving
 from benchmarks.generator import compare
 from benchmarks.harness import Turn
+from benchmarks.searches import repeatability
 from inference_recommender.load_generator.process import Outcome
 from local_aws import machine, nvml
 from tests.test_docs import refusal, refusal_of
@@ -63,9 +64,11 @@ def test_the_commands_that_benchmarks_run_are_valid(monkeypatch: pytest.MonkeyPa
     for name in ("cpu-twin", "gpu-twin"):
         published.build("text_classification", name)
         published.measure("text_classification", name, account=None)  # type: ignore[arg-type]
+    repeatability._rate({}, tmp_path, "quiet", 1)
+    run(repeatability.DEPLOY[0])
     batch._ours("cpu", tmp_path / "pairs.jsonl", tmp_path / "output")
     compare._ours("http://127.0.0.1:1", 1, 1.0, tmp_path)
-    assert len(ran) == 8 + 12 + 4
+    assert len(ran) == 8 + 12 + 6
     for _, dash_m, program, *arguments in ran:
         assert dash_m == "-m"
         assert refusal(program, arguments, monkeypatch) == ""

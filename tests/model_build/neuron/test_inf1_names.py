@@ -9,7 +9,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from scripts.figures import closure, import_graph, tracked
+from scripts.figures import closure, import_graph
 from tests.model_build.neuron.inf1_names import CLASSES, MODULES, facts, public
 from workloads import ROOT
 from workloads.own_images import image_build
@@ -113,12 +113,3 @@ def test_newer_names_are_found_however_they_are_written(tmp_path: Path) -> None:
         "new.py:8: torch.nn.functional.scaled_dot_product_attention",
         "new.py:9: numpy.concat",
     ]
-
-
-def test_code_that_runs_on_the_image_imports_nothing_newer_than_its_python() -> None:
-    """Neither ruff nor mypy knows that these two names are newer than Python 3.10."""
-    newer = re.compile(r"^from (datetime import .*\bUTC\b|enum import .*\bStrEnum\b)", re.MULTILINE)
-    files = [
-        file for package in ("aws_api", "containers", "model_build", "workloads") for file in tracked(f"{package}/*.py")
-    ]
-    assert [str(file.relative_to(ROOT)) for file in files if newer.search(file.read_text("utf-8"))] == []
