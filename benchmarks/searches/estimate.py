@@ -48,6 +48,7 @@ CASES = [
             ArrivalProcess(process="on-off", burst_s=0.5, pause_s=0.5),
         )
     ),
+    ("batching", SERVICES["batching"], ArrivalProcess(process="gamma", cv=4.0)),
 ]
 
 

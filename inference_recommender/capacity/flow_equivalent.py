@@ -13,6 +13,9 @@ the exponent is (A · λ + X(n)) / (A · λ + J · X(n)) with their index of dis
 With I ≠ 1 the queue decays in heavy traffic as the diffusion with the completions' variance (Newell, Applications of
 Queueing Theory, 1982). I grows with the time over which it is counted. It is taken at the relaxation time of the queue,
 (λ + I · X) / (X - λ)² (Whitt and You, Operations Research 66, 2018). So stalls and batches count.
+Requests that come together are answered together. Over a time t that is short beside N / X(N), the latency of N users,
+their completions come in batches, so I has (1 - 1 / A) · (X(N) / X(1) - 1) · exp(-t · X(N) / N) more if A > 1. This
+term is ours: benchmarks/searches/estimate.py judges it.
 
 An arrival that finds n < N requests takes as long as a request beside n other users. One that finds more waits until
 N - 1 are left: an exponential time of the rate λ · (1 / r - 1) with the tail's ratio r (distributional Little's law:
@@ -142,10 +145,16 @@ class FlowEquivalentServer:
         for _ in range(ROUNDS):
             before = np.array([of_arrivals, index])
             minutes = float((of_arrivals * rate + index * most) / (most - rate) ** 2)
-            of_arrivals, index = chain.dispersion(minutes) if chain else 1.0, self.dispersion.at(minutes * 60)
+            of_arrivals = chain.dispersion(minutes) if chain else 1.0
+            index = self.dispersion.at(minutes * 60) + self._of_batches(of_arrivals, minutes)
             if bool((np.abs(before - (of_arrivals, index)) < 0.01 * before).all()):
                 break
         return of_arrivals, 1 + (index - 1) * rate / most
+
+    def _of_batches(self, of_arrivals: float, minutes: float) -> float:
+        """Returns what batches of requests that came together add to the index of dispersion over a time."""
+        batch, latency = self.most / self.completions[0], len(self.completions) / self.most
+        return float((1 - 1 / max(of_arrivals, 1.0)) * (batch - 1) * exp(-minutes / latency))
 
     def _late_beside(self, latency_ms: float) -> Floats:
         """Returns the share of requests over `latency_ms` at each number of users."""

@@ -14,6 +14,7 @@ from tests.inference_recommender.capacity.test_flow_equivalent import P99, expon
 from workloads import POISSON, ArrivalProcess, UsageError
 
 GAMMA = ArrivalProcess(process="gamma", cv=2.0)
+CLUMPED = ArrivalProcess(process="gamma", cv=4.0)
 BURSTS = ArrivalProcess(process="markov-modulated", dispersion=10.0, burst_s=1.0)
 ON_OFF = ArrivalProcess(process="on-off", burst_s=0.5, pause_s=1.0)
 PROCESSES = [
@@ -56,7 +57,7 @@ def test_a_gamma_queue_decays_by_the_root_of_g_m_1(cv: float, load: float) -> No
     assert root == pytest.approx(transform, abs=0.02 if cv > 1 else 0.05)
 
 
-@pytest.mark.parametrize("process", [GAMMA, ON_OFF], ids=lambda process: process.text)
+@pytest.mark.parametrize("process", [GAMMA, CLUMPED, ON_OFF], ids=lambda process: process.text)
 def test_the_estimate_accounts_for_the_arrivals(process: ArrivalProcess) -> None:
     truth = true_capacity_per_minute(BATCHING, 99.0, 50.0, requests=400_000, arrivals=process)
     found = settled(BATCHING, 0).estimate(P99, process)
