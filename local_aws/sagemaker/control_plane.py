@@ -4,7 +4,6 @@ The backend checks states in the service's words and leaves the work to `LocalEn
 checks requests by the service model and translates.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -20,6 +19,7 @@ from moto.sagemaker.responses import SageMakerResponse
 
 from local_aws import quotas as service_quotas
 from local_aws import service_model
+from local_aws.permissions.enforced import ECR_IMAGE
 from local_aws.sagemaker.endpoint import LocalEndpoint
 from local_aws.sagemaker.endpoint_fleet import EndpointVariant, instance_types_of
 from local_aws.sagemaker.guardrails import Guardrails
@@ -29,10 +29,6 @@ from local_aws.sagemaker.recommendation_jobs import RecommendationJobs, tags_of
 from local_aws.scaling.alarms import DIMENSION
 
 _NOT_IN_MOTO = ("EnableNetworkIsolation", "ExecutionRoleArn", "MetricsConfig", "ShadowProductionVariants", "VpcConfig")
-_OWN_IMAGE = re.compile(
-    r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[\w-]+)\.amazonaws\.com/(?P<repository>[\w./-]+)"
-    r"(?::(?P<tag>[\w.-]+))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
-)
 # https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariantServerlessConfig.html
 _SERVERLESS_MB = range(1024, 6145, 1024)
 _BUSY = ("Creating", "Updating", "RollingBack", "SystemUpdating", "Deleting")
@@ -82,7 +78,7 @@ class LocalSageMakerBackend(SageMakerModelBackend):
 
     def check_image(self, image: str) -> None:
         """Raises `ValidationError` for an image that is missing in the account's own registry."""
-        own = _OWN_IMAGE.fullmatch(image)
+        own = ECR_IMAGE.fullmatch(image)
         if own is None or own["account"] != self.account_id:
             return
         repository = ecr_backends[self.account_id][own["region"]].repositories.get(own["repository"])

@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 
 import containers.encoder
-import containers.length_groups
 from containers.encoder.answers import OUTPUTS
 from containers.encoder.settings import Settings
 from model_build.checkpoint import Checkpoint
@@ -155,10 +154,7 @@ def _postprocess(name: str, known: Settings, serving: Serving) -> TritonModel:
 def _code(step: str, known: Settings) -> dict[str, Path | str]:
     folder = Path(containers.encoder.__path__[0])
     entry, *others = containers.encoder.MODULES[step]
-    files = {"model.py": folder / entry, **{file: folder / file for file in others}}
-    if "engines/length_groups.py" in files:
-        files["engines/length_groups.py"] = Path(containers.length_groups.__file__)
-    return {**files, "settings.json": known.to_json()}
+    return {"model.py": folder / entry, **{file: folder / file for file in others}, "settings.json": known.to_json()}
 
 
 def _runs_it(target: TritonTarget) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import containers.text2text
-from containers import length_groups
+from containers.encoder.engines import length_groups
 from containers.text2text.generation import Generation
 from containers.text2text.settings import Settings
 from model_build.checkpoint import Checkpoint, broken

@@ -11,8 +11,10 @@ import model_build.__main__ as command_line
 from model_build.init import model_table
 from model_build.plan import plan
 from tests import checkpoints
+from tests.builders import message_of
 from tests.model_build.init.conftest import Init, copy_of, write_csv
-from workloads import TextClassification, TextToText, load_workload
+from workloads import Interrupted, TextClassification, TextToText, load_workload
+from workloads.program import exit_code
 
 Capture = pytest.CaptureFixture[str]
 
@@ -101,7 +103,7 @@ def test_nothing_is_overwritten_without_the_option(init: Init, brought: Path, ro
     folder.file.write_text("edited")
     arguments = ["init", "mine", "--from", str(brought / "bert_classifier"), "--target", "cpu"]
     capsys.readouterr()
-    assert command_line.main(arguments) == 2
+    assert exit_code(lambda: command_line.main(arguments)) == 2
     assert capsys.readouterr().err == (
         f"{folder.path} exists and was not changed. Give another name, or add --overwrite.\n"
     )
@@ -116,8 +118,8 @@ def test_ctrl_c_leaves_nothing(brought: Path, root: Path, monkeypatch: pytest.Mo
         raise KeyboardInterrupt
 
     monkeypatch.setattr("model_build.init.new_workload.plan", interrupted)  # all files are written by then
-    assert command_line.main(["init", "mine", "--from", str(brought / "bert_classifier")]) == 130
-    assert capsys.readouterr().err.endswith("Interrupted: no incomplete files remain.\n")
+    command = ["init", "mine", "--from", str(brought / "bert_classifier")]
+    assert message_of(Interrupted, command_line.main, command) == "Interrupted: no incomplete files remain."
     assert list((root / "workloads").iterdir()) == list((root / "build").iterdir()) == []
 
 
