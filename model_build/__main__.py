@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from model_build import render
 from model_build.progress import Progress, seldom
-from workloads import ROOT, Interrupted, ProjectError, UsageError, WorkloadFolder, load_workload, workload_names
+from workloads import ROOT, ProjectError, UsageError, WorkloadFolder, load_workload, workload_names
 from workloads.program import CommandParser, exit_code, printable
 
 if TYPE_CHECKING:
@@ -45,15 +45,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     # torch's OpenMP threads spin while they wait: with another process on the cores, `generate` crawls.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    program = parser(arguments)
-    options = program.parse_args(arguments)
-    if options.command is None:
-        program.print_help()
-        return 0
     try:
-        return int({"init": _init, "lint": _lint}.get(options.command, _build)(options))
+        program = parser(arguments)
+        options = program.parse_args(arguments)
+        if options.command is None:
+            program.print_help()
+            return 0
+        run = {"init": _init, "lint": _lint}.get(options.command, _build)
+        return int(run(options))
+    except ProjectError as error:
+        print(printable(str(error)), file=sys.stderr)
+        return error.exit_code
     except KeyboardInterrupt:
-        raise Interrupted("Interrupted: no incomplete files remain.") from None
+        print("Interrupted: no incomplete files remain.", file=sys.stderr)
+        return 130
 
 
 def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

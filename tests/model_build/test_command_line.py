@@ -21,7 +21,6 @@ from model_build.progress import seldom
 from tests.inference_recommender.conftest import Cli
 from tests.local_aws.conftest import wait_until
 from workloads import ROOT, ModelArtifact, UsageError
-from workloads.program import exit_code
 
 CASES = tomllib.loads(Path(__file__).with_name("usage_refusals.toml").read_text("utf-8"))["case"]
 CALL = (
@@ -43,7 +42,7 @@ HANGS_AFTER_S = 600
 @pytest.fixture
 def cli(tiny_copy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
     monkeypatch.setattr(command_line, "ROOT", tiny_copy)
-    return Cli(capsys, lambda arguments: exit_code(lambda: command_line.main(arguments)))
+    return Cli(capsys, command_line.main)
 
 
 def test_plan_prints_the_steps_of_a_build(cli: Cli, tiny_copy: Path) -> None:
@@ -180,7 +179,7 @@ def test_libraries_write_to_a_log_that_a_failing_build_names(
 
     monkeypatch.setattr(command_line, "ROOT", tiny_copy)
     monkeypatch.setattr("model_build.execute.archive.pack", chatter)
-    assert exit_code(lambda: command_line.main(["build", "tiny", "--target", "cpu"])) == 70
+    assert command_line.main(["build", "tiny", "--target", "cpu"]) == 70
     log = tiny_copy / "build" / "tiny" / ".compiled" / "cpu" / "build.log"
     assert capfd.readouterr() == ("", f"Unforeseen ValueError: no such thing. The log is {log}.\n")
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
