@@ -107,9 +107,7 @@ LOCKS = (
     Lock(file="benchmarks/peers-optimum-requirements.txt", group="peers-optimum"),
     # PyPI's torchvision needs torch's build with CUDA.
     Lock(
-        file="benchmarks/peers-openvino-requirements.txt",
-        group="peers-openvino",
-        without=("torchvision", *TELEMETRY),
+        file="benchmarks/peers-openvino-requirements.txt", group="peers-openvino", without=("torchvision", *TELEMETRY)
     ),
     Lock(file="requirements/scanners.txt", group="scanners"),
     Lock(file="requirements/aws-cli.txt", group="aws-cli", within=DEVELOPMENT),

@@ -91,9 +91,7 @@ def _tokenise(name: str, known: Settings, serving: Serving, checkpoint: Checkpoi
     )
     texts = {field.upper(): serialise_texts([text]) for field, text in warm_up.items()}
     return TritonModel(
-        config=config,
-        files=_code("tokenise", known) | {"tokenizer.json": checkpoint.tokenizer},
-        warm_up=texts,
+        config=config, files=_code("tokenise", known) | {"tokenizer.json": checkpoint.tokenizer}, warm_up=texts
     )
 
 

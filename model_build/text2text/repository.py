@@ -74,13 +74,7 @@ def _supported(served: Generation, target: Target) -> Generation:
 
 
 def triton_models(
-    name: str,
-    model: TextToText,
-    serving: Serving,
-    target: Target,
-    checkpoint: Checkpoint,
-    warm_up: Row,
-    graphs: Path,
+    name: str, model: TextToText, serving: Serving, target: Target, checkpoint: Checkpoint, warm_up: Row, graphs: Path
 ) -> list[TritonModel]:
     """Returns the one model. `graphs` is the folder with the compiled graphs."""
     decoding = settings(model, target, checkpoint)

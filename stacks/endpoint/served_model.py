@@ -42,9 +42,7 @@ class ServedModel(Construct):
             # SageMaker fetches archive and image itself, and the container needs no network.
             enable_network_isolation=True,
             primary_container=sagemaker.CfnModel.ContainerDefinitionProperty(
-                image=served.image.uri,
-                model_data_url=served.archive.url,
-                environment=dict(served.environment),
+                image=served.image.uri, model_data_url=served.archive.url, environment=dict(served.environment)
             ),
             vpc_config=sagemaker.CfnModel.VpcConfigProperty(
                 subnets=network.subnet_ids, security_group_ids=network.security_group_ids

@@ -333,11 +333,7 @@ class ReleasePipeline(Construct):
             description=f"Roles that the release of {name} assumes in {stage}.",
         )
         return ReleaseAccess(
-            stack,
-            "Access",
-            workload=name,
-            releases=self._releases,
-            pipeline=Construct(self._access, stage.title()),
+            stack, "Access", workload=name, releases=self._releases, pipeline=Construct(self._access, stage.title())
         )
 
     def _add_stage(
