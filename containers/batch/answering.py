@@ -17,11 +17,11 @@ from typing import Any, TypeAlias
 from ..encoder import goldens
 from ..encoder.answers import answer
 from ..encoder.engines import load_engine
-from ..encoder.engines.length_groups import group_by_length
 from ..encoder.predictor import Predictor
 from ..encoder.preprocess import Preprocessor
 from ..encoder.settings import Settings
 from ..encoder.tensors import Encoding, padded_length, windows
+from ..grouping import group_by_length
 from .archive import not_a_model
 from .source import BadRow, Chunk, InputRow, read
 

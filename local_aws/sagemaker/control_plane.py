@@ -10,7 +10,6 @@ from typing import Any
 
 from moto.applicationautoscaling.models import applicationautoscaling_backends
 from moto.cloudwatch.models import cloudwatch_backends
-from moto.core.base_backend import BackendDict
 from moto.core.responses import ActionResult, EmptyResult
 from moto.ecr.models import ecr_backends
 from moto.sagemaker.exceptions import ValidationError
@@ -188,11 +187,6 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         counts = {each["VariantName"]: each for each in endpoint.production_variants}
         return _instances(each | counts[each["VariantName"]] for each in (config.production_variants if config else []))
 
-    def check_processing_quota(self, cluster: Mapping[str, Any]) -> None:
-        """Raises `ResourceLimitExceeded` for a processing job's instances beyond the quota."""
-        wanted = {cluster["InstanceType"]: cluster["InstanceCount"]}
-        service_quotas.check(self.host.settings.quotas, "processing job", self.processing.instances(), wanted)
-
     def _idle_endpoint(self, name: str) -> LocalEndpoint:
         endpoint = self.endpoint(name)
         if endpoint.endpoint_status in _BUSY:
@@ -312,9 +306,11 @@ class LocalSageMakerResponse(SageMakerResponse):
         return EmptyResult()
 
     def create_processing_job(self) -> ActionResult:
-        request = self._checked()
-        self.backend.check_processing_quota(request["ProcessingResources"]["ClusterConfig"])
-        return ActionResult({"ProcessingJobArn": self.backend.processing.create(request).arn})
+        request, jobs = self._checked(), self.backend.processing
+        cluster = request["ProcessingResources"]["ClusterConfig"]
+        wanted = {cluster["InstanceType"]: cluster["InstanceCount"]}
+        service_quotas.check(self.backend.host.settings.quotas, "processing job", jobs.instances(), wanted)
+        return ActionResult({"ProcessingJobArn": jobs.create(request).arn})
 
     def describe_processing_job(self) -> ActionResult:
         return ActionResult(self.backend.processing.get(self._checked()["ProcessingJobName"]).response_object)
@@ -343,7 +339,3 @@ def _instances(variants: Iterable[Mapping[str, Any]]) -> Counter[str]:
 
 def _without_empty(response: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in response.items() if value not in ({}, [])}
-
-
-def installed_in(backends: "BackendDict[SageMakerModelBackend]", account_id: str, region: str) -> LocalSageMakerBackend:
-    return backends[account_id][region]  # type: ignore[return-value]  # installed before the server starts

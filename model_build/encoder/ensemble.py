@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 import containers.encoder
+import containers.grouping
 from containers.encoder.answers import OUTPUTS
 from containers.encoder.settings import Settings
 from model_build.checkpoint import Checkpoint
@@ -152,7 +153,10 @@ def _postprocess(name: str, known: Settings, serving: Serving) -> TritonModel:
 def _code(step: str, known: Settings) -> dict[str, Path | str]:
     folder = Path(containers.encoder.__path__[0])
     entry, *others = containers.encoder.MODULES[step]
-    return {"model.py": folder / entry, **{file: folder / file for file in others}, "settings.json": known.to_json()}
+    files = {"model.py": folder / entry, **{file: folder / file for file in others}}
+    if "engines/length_groups.py" in files:
+        files["engines/length_groups.py"] = Path(containers.grouping.__file__)
+    return {**files, "settings.json": known.to_json()}
 
 
 def _runs_it(target: TritonTarget) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from workloads import ROOT
 
 CONTAINERS = ROOT / "containers"
 TRITON = CONTAINERS / "triton"
-FILES = {"__init__.py", "archive_reader.py", "container_errors.py", "embedded_metrics.py", "worker_process.py"}
+FILES = {"__init__.py", "archive_reader.py", "container_errors.py", "embedded_metrics.py", "grouping.py"}
+FILES |= {"worker_process.py"}
 COMMON = FILES | {"encoder", "batch"}
 SHIPPED = {"batch": COMMON, "neuron": COMMON | {"neuron"}}
 SERVING = {"numpy", "onnxruntime", "tokenizers", "triton_python_backend_utils"}
