@@ -11,7 +11,7 @@ from rich.console import Console
 from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli import arguments
-from inference_recommender.cli.report import write_experiment
+from inference_recommender.cli.report import write_page
 from inference_recommender.experiment.measure import ExperimentRun, measure_cells
 from inference_recommender.experiment.plan import (
     Experiment,
@@ -118,7 +118,7 @@ def _experiment(options: argparse.Namespace, stderr: Console) -> int:
             progress=progress,
         )
         _measure(run, stderr)
-    report = write_experiment(folder)
+    report = write_page(folder.path)
     print_result(report, json=options.json, log_width=TABLE_WIDTH)
     tell(stderr, f"Report: {from_here(folder.report)}")
     if report.verdict == "unknown":
@@ -132,7 +132,7 @@ def _measure(run: ExperimentRun, stderr: Console) -> None:
         measure_cells(run)
     except (KeyboardInterrupt, Interrupted, AwsUnavailable) as error:
         if run.folder.measured():
-            write_experiment(run.folder)
+            write_page(run.folder.path)
         count = len(run.experiment.cells)
         tell(
             stderr,
