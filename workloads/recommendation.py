@@ -116,6 +116,12 @@ class MeasuredConfiguration(Document):
     )
     scaling_advice: ScalingAdvice | None = Field(default=None, description="AWS's own; None: it was not asked.")
 
+    @property
+    def title(self) -> str:
+        """Instance type, variant and environment, such as "ml.c5.xlarge cpu-int8 THREADS=2"."""
+        settings = (f"{key}={value}" for key, value in sorted(self.environment.items()))
+        return " ".join(filter(None, (self.instance_type, self.variant, *settings)))
+
 
 class Candidate(MeasuredConfiguration):
     """A tested configuration that is judged and sized. All costs are for the sized fleet at the peak."""

@@ -8,7 +8,6 @@ from inference_recommender.measurement import Measurement, local_caution
 from inference_recommender.report import plots
 from inference_recommender.report.candidates import (
     UNKNOWN,
-    candidate_name,
     caveats,
     client_latencies,
     cpu_of,
@@ -119,7 +118,7 @@ def run_report(
                 configuration_table(workload, candidates),
             ]
         ),
-        notes=(*(f"{candidate_name(each)}: {caveats(each)}" for each in candidates), *_explained(recommendation)),
+        notes=(*(f"{each.title}: {caveats(each)}" for each in candidates), *_explained(recommendation)),
         proof=proof,
         not_tested=(*_untested(recommendation), *_queue_untested(recommendation, measured)),
         environment={
@@ -194,7 +193,7 @@ def candidates_table(candidates: Sequence[Candidate], objective: LatencyObjectiv
 def _row(candidate: Candidate) -> dict[str, Any]:
     """Returns a candidate's fields, and what tables show of them in other words."""
     low, high = candidate.max_invocations_interval or (None, None)
-    row = {**dict(candidate), "candidate": candidate_name(candidate), "interval_low": low, "interval_high": high}
+    row = {**dict(candidate), "candidate": candidate.title, "interval_low": low, "interval_high": high}
     if scaling := candidate.autoscaling:
         row["min_max"] = f"{scaling.min_capacity}–{scaling.max_capacity}"
         row["scaling_target"] = scaling.target_invocations_per_instance
@@ -226,7 +225,7 @@ def _details(recommendation: Recommendation) -> Table:
 
 def _client_latency(candidates: Sequence[Candidate]) -> Table | None:
     rows = [
-        (candidate_name(candidate), name, sent_ms, intended_ms, intended_ms - sent_ms)
+        (candidate.title, name, sent_ms, intended_ms, intended_ms - sent_ms)
         for candidate in candidates
         for name, sent_ms, intended_ms in client_latencies(candidate)
     ]
@@ -326,7 +325,7 @@ def _untested(recommendation: Recommendation) -> Iterator[str]:
     chosen, proof = recommendation.recommended, recommendation.proof
     for candidate in recommendation.candidates:
         if not candidate.verified:
-            yield f"Whether {candidate_name(candidate)} meets the objective."
+            yield f"Whether {candidate.title} meets the objective."
     if proof is None:
         yield "A fleet under open-loop arrivals. The command `prove` tests it."
     else:
