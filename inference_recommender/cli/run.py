@@ -136,7 +136,6 @@ def _check_options(options: argparse.Namespace) -> None:
 
 
 def _cannot_run_a_job(folder: WorkloadFolder, account: SageMakerAccount, stderr: Console) -> bool:
-    """Returns whether a job's hosts could not start the model."""
     workload = folder.workload
     if workload.recommender.ignore_driver or workload.recommender.model:
         return False

@@ -194,7 +194,6 @@ def _dispersion(folder: WorkloadFolder, traffic: TrafficSource) -> float:
 def _searched(
     case: SimulationCase, recommended: Policy, seeds: range, workload: Workload, stderr: Console
 ) -> PolicySearchResult:
-    """Searches the cheapest policy within the tolerance."""
     held_out = seeds_held_out(case.tolerance)
     tell(stderr, f"Searching policies on {SEARCH_SEEDS} seeds each. {held_out} held-out seeds confirm the choice.")
     with workers(case, SEARCH_SEEDS * SEARCHED) as pool, _progress(stderr, None) as done:
@@ -273,7 +272,6 @@ def _progress(stderr: Console, total: int | None) -> Iterator[Callable[[int], No
 
 
 def _workload(options: argparse.Namespace) -> WorkloadFolder:
-    """Returns the workload with the keys of --set."""
     folder = load_workload(options.workload)
     folder = folder.measured_on(measured_target(options.source or folder.recommendation_file))
     of_objective = [each for each in options.settings if each.startswith("objective.")]

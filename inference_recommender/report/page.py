@@ -15,13 +15,11 @@ from markupsafe import Markup, escape
 from inference_recommender.report.document import Plot, Report, shown
 
 HERE = Path(__file__).parent
-FIRST_CAUTIONS = 3
-"""Cautions on the first screen; the others are listed further down."""
 
 
 def page(report: Report, plots: Mapping[str, Plot] | None = None) -> str:
     """Returns the page of a report with its plots by title."""
-    return render("report.html", report=report, plots=plots or {}, first_cautions=FIRST_CAUTIONS)
+    return render("report.html", report=report, plots=plots or {})
 
 
 def render(template: str, **values: Any) -> str:
