@@ -70,9 +70,8 @@ class Caller:
 
 def main() -> int:
     parser = harness.parser(__doc__)
-    parser.add_argument(
-        "--changes", nargs="+", choices=(*CHANGES, *TASKS), default=(*CHANGES, *TASKS), help="default: all"
-    )
+    known = (*CHANGES, *TASKS)
+    parser.add_argument("--changes", nargs="+", choices=known, default=known, help="default: all")
     chosen, rows = parser.parse_args().changes, dict[str, dict[str, int]]()
     print(f"{'':14}{'with retries':<60}without\n{'':14}{2 * ''.join(f'{each:<10}' for each in FIGURES)}".rstrip())
     for fleet, changes in ((endpoint, CHANGES), (service, TASKS)):

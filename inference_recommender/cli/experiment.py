@@ -70,9 +70,7 @@ def add(commands: Commands) -> None:
         metavar="NAME",
         help="variants, targets or patterns (ort-*); default: every variant, or every target if a target is hosted",
     )
-    parser.add_argument(
-        "--instance-types", nargs="+", default=[], metavar="TYPE", help="default: each target's instance_types"
-    )
+    parser.add_argument("--instance-types", nargs="+", default=[], metavar="TYPE", help="default: the targets' own")
     parser.add_argument("--traffic", metavar="NAME", help="a [traffic.NAME] of workload.toml; default: production")
     parser.add_argument("--baseline", metavar="TYPE[/VARIANT]", help="the cell for ratios; default: none")
     arguments.add_prices(parser)

@@ -48,17 +48,8 @@ DrawPlots = Callable[[], Mapping[str, Plot]]
 def add(commands: Commands) -> None:
     parser = add_command(commands, "report runs/NAME", DESCRIPTION)
     parser.add_argument("run", type=Path, nargs="?", metavar="RUN", help="a folder below runs/")
-    parser.add_argument(
-        "--all",
-        type=Path,
-        nargs="?",
-        const=ROOT / "runs",
-        metavar="DIR",
-        help="write an index of all runs; default: runs/",
-    )
-    parser.add_argument(
-        "--format", choices=("html", "text", "markdown", "json"), default="html", help="default: html, a file"
-    )
+    parser.add_argument("--all", type=Path, nargs="?", const=ROOT / "runs", metavar="DIR", help="index of all runs")
+    parser.add_argument("--format", choices=("html", "text", "markdown", "json"), default="html", help="default: html")
     parser.set_defaults(command=_report)
 
 

@@ -55,14 +55,10 @@ def add(commands: Commands, *, make_search: MakeSearch, generator: Generator, co
         choices=["default", "advanced"],
         help="advanced: a load test with the workload's traffic; default: the service's traffic, at most 45 minutes",
     )
-    source.add_argument(
-        "--endpoint", metavar="NAME", help="endpoint to measure; with --job default, tested beside the instance types"
-    )
+    source.add_argument("--endpoint", metavar="NAME", help="endpoint to measure; a default job tests it, too")
     source.add_argument("--url", metavar="URL", help="KServe v2 server to measure, or the infer URL of its model")
     source.add_argument("--instances", metavar="[Nx]TYPE", help="instances behind --url, such as 2xml.inf2.xlarge")
-    source.add_argument(
-        "--traffic", metavar="NAME", help="a [traffic.NAME] of workload.toml; a job's default: production"
-    )
+    source.add_argument("--traffic", metavar="NAME", help="a [traffic.NAME]; a job's default: production")
     source.add_argument(
         "--search",
         action="store_true",
@@ -77,12 +73,8 @@ def add(commands: Commands, *, make_search: MakeSearch, generator: Generator, co
     source.add_argument("--target", metavar="NAME", help="target of the build; default: what the stack deployed")
     source.add_argument("--from-default", type=Path, metavar="RUN", help="test the candidates of a default job's run")
     source.add_argument("--payloads", type=Path, metavar="FILE", help="other payloads, in the form of payloads.jsonl")
-    source.add_argument(
-        "--max-duration-s", type=arguments.positive, metavar="S", help="time of an open-loop search; default: 270"
-    )
-    source.add_argument(
-        "--rows", type=arguments.count, metavar="N", help="rows of every request; default: the objective's"
-    )
+    source.add_argument("--max-duration-s", type=arguments.positive, metavar="S", help="search time; default: 270")
+    source.add_argument("--rows", type=arguments.count, metavar="N", help="rows a request; default: the objective's")
     source.add_argument(
         "--payload-format",
         choices=["json", "binary"],
