@@ -40,6 +40,7 @@ PROGRAMS = {
     "scripts.release.pause_scaling": "workloads.load_workload",
     "scripts.release.publish_archives": "pathlib.Path.rglob",
     "scripts.walk": "signal.signal",
+    "workloads.train": PARSE,
 }
 """The call that raises the planted error, by program."""
 ARGUMENTS = {"scripts.release.image": ("uri", "cpu"), "scripts.rehearsal.steps": ("show", "x")}
@@ -69,7 +70,6 @@ TOOLS = {
     "scripts/install.py",
     "scripts/lock.py",
     "scripts/run_tests.py",
-    "workloads/train.py",
 }
 """Programs for those who work on this project, whose traceback is what they want to see."""
 

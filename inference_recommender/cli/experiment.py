@@ -56,13 +56,7 @@ ROLE_PLACEHOLDER = "arn:aws:iam::000000000000:role/RecommenderRole"
 def add(commands: Commands) -> None:
     parser = add_command(commands, "experiment text_classification --traffic production")
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD")
-    parser.add_argument(
-        "--published",
-        nargs="?",
-        const="",
-        metavar="NAME",
-        help="a [published.NAME] of workload.toml with its variants, types, traffic and model; default: the first",
-    )
+    parser.add_argument("--published", nargs="?", const="", metavar="NAME", help="[published.NAME]; default: the first")
     parser.add_argument(
         "--variants",
         nargs="+",

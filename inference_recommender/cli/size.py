@@ -55,11 +55,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--from", nargs="+", dest="source", metavar="[TYPE=]PATH", help="the evidence; TYPE is a batch's instance type"
     )
-    parser.add_argument(
-        "--workload",
-        metavar="NAME",
-        help="take objective and [sizing] from this workload; default: the folder's, else latency is not judged",
-    )
+    parser.add_argument("--workload", metavar="NAME", help="has objective and [sizing]; default: the folder's, if any")
     parser.add_argument(
         "--peak-invocations-per-minute", type=arguments.positive, metavar="N", help="default: the workload's"
     )

@@ -32,7 +32,7 @@ from inference_recommender.report.sections import (
     queue_table,
     sizes_table,
 )
-from inference_recommender.run_folder import RunFolder
+from inference_recommender.run_folder import RunFolder, run_of
 from inference_recommender.sizing.verdict import capacity_by_cv
 from workloads import Candidate, LatencyObjective, Proof, Recommendation, Workload
 
@@ -265,15 +265,12 @@ def rewrite(recommendation: Recommendation, file: Path, runs: Path) -> Path | No
     release, or the one of the run's name in `runs`.
     """
     recommendation.write_json(file)
-    for path in (file.parent, runs / Path(recommendation.provenance.run).name):
-        run_folder = RunFolder(path)
-        if not (path / "measurements.json").exists():
-            continue
-        if run_folder.recommendation().provenance == recommendation.provenance:
-            run_folder.keep_recommendation(recommendation)
-            draw(run_folder)
-            return run_folder.report
-    return None
+    run_folder = run_of(recommendation, file.parent, runs / Path(recommendation.provenance.run).name)
+    if run_folder is None:
+        return None
+    run_folder.keep_recommendation(recommendation)
+    draw(run_folder)
+    return run_folder.report
 
 
 def proof_report(name: str, proof: Proof, workload: Workload | None, inputs: FolderInputs) -> Report:
