@@ -1,8 +1,4 @@
-"""A report as `report.html`: one self-contained page. Pure; the same input gives the same bytes.
-
-The page is a Jinja2 template beside this file. The first screen has the decision, the objective, the measured values
-and the most important cautions.
-"""
+"""A report as `report.html`: one self-contained page. Pure; the same input gives the same bytes."""
 
 import re
 from collections.abc import Mapping

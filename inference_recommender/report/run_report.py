@@ -261,8 +261,7 @@ def draw(run_folder: RunFolder) -> None:
 def rewrite(recommendation: Recommendation, file: Path, runs: Path) -> Path | None:
     """Writes a changed recommendation to `file` and to its run's folder, and draws the report again.
 
-    Returns that report, or None if the run's folder is on another machine. The folder is that of the file, as in a
-    release, or the one of the run's name in `runs`.
+    Returns that report, or None if neither the folder of `file` nor `runs` has the run.
     """
     recommendation.write_json(file)
     run_folder = run_of(recommendation, file.parent, runs / Path(recommendation.provenance.run).name)

@@ -1,7 +1,4 @@
-"""Policies that are functions: step scaling, predictive scaling, the growth of earlier days, and a user's own. Pure.
-
-A function gets an `Observed` and returns the desired number of instances.
-"""
+"""Policies that are functions: step scaling, predictive scaling, the growth of earlier days, and a user's own. Pure."""
 
 import math
 import runpy

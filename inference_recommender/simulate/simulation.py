@@ -10,9 +10,6 @@ In each minute
   InvocationsPerInstance has 1 / (active instances) of each request
   (https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html);
 - alarms see the metric after its delay, and scaling takes effect at the minute's end.
-
-The lower bound has in each minute the fewest instances that meet the objective, at least one, which start and stop at
-once.
 """
 
 import math
@@ -50,7 +47,7 @@ class SeedOutcome:
     dropped: float
     instance_hours: float
     lower_bound_hours: float
-    """Hours of the fewest instances that meet the objective in every minute."""
+    """Hours of the fewest instances that meet the objective in every minute, at least one."""
     most_instances: int
     """Most instances that were paid for at once."""
     highest_rate: float
