@@ -91,20 +91,15 @@ class MeasuredConfiguration(Document):
     """A tested configuration and the test's figures, per instance."""
 
     instance_type: str
-    variant: str | None = Field(
-        default=None, description="The variant or target that was tested; None is the hosted one."
-    )
+    variant: str | None = Field(default=None, description="The variant or target tested; None is the hosted one.")
     environment: dict[str, str] = {}
     closed_loop_invocations_per_minute: float | None = Field(
-        default=None,
-        description="The highest rate of the closed-loop test within its limits: a job's MaxInvocations.",
+        default=None, description="The highest rate of the closed-loop test within its limits: a job's MaxInvocations."
     )
     closed_loop_invocations_interval: tuple[float, float] | None = Field(
         default=None, description="95 % confidence interval of that rate, where the time series allows one."
     )
-    model_latency_ms: float | None = Field(
-        default=None, description="The job's own figure, of no documented percentile."
-    )
+    model_latency_ms: float | None = Field(default=None, description="The job's figure, of no documented percentile.")
     cpu_utilization_percent: float | None = None
     memory_utilization_percent: float | None = None
     warm_up_s: float | None = Field(default=None, description="How long the test warmed up; excluded from the rate.")

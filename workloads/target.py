@@ -160,8 +160,7 @@ class TensorRtTarget(_Target):
 
     runtime: Literal["tensorrt"]
     precision: Literal["fp32", "fp16", "int8"] = Field(
-        default="fp32",
-        description="int8: products of weights, with ranges seen on evaluation texts; the rest is fp16.",
+        default="fp32", description="int8: products of weights, with ranges seen on evaluation texts; the rest is fp16."
     )
     fp32_layers: Fp32Layers = ()
     builder_optimization_level: Annotated[int, Field(ge=0, le=5)] = 3
@@ -198,9 +197,7 @@ class NeuronTarget(_Target):
     cast: Literal["none", "matmult", "all"] = Field(
         default="all", description="Operations that the compiler casts from fp32 to bf16."
     )
-    batch_size: PositiveInt = Field(
-        default=1, description="Rows of one inference on one model copy; shorter are padded."
-    )
+    batch_size: PositiveInt = Field(default=1, description="Rows of an inference on a model copy; shorter are padded.")
     sequence_lengths: tuple[PositiveInt, ...] = Field(
         default=(),
         description="A graph is compiled for each and a request takes the shortest that fits. "
@@ -233,9 +230,7 @@ class NeuronTarget(_Target):
         if self.pipeline_cores != 1 and self.runtime == "neuronx":
             raise ValueError("pipeline_cores: NeuronCore pipelines are Inf1's; leave it out for neuronx.")
         if self.pipeline_cores != 1 and self.placement == "data-parallel":
-            raise ValueError(
-                'pipeline_cores: a pipelined model cannot be data parallel; say placement = "one-per-core".'
-            )
+            raise ValueError('pipeline_cores: a pipeline cannot be data parallel; say placement = "one-per-core".')
         return self
 
 
