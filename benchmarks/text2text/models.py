@@ -51,7 +51,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """Token ids, limits and calls of a checkpoint, in a file beside it."""
+    """Token ids, limits and calls of a checkpoint, in a file of its folder."""
 
     start: int
     end: int
