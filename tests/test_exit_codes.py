@@ -88,6 +88,7 @@ def _as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     """Logs go to a folder of the test's own; what a program changes in its process is changed back."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("MODEL_FOLDER", str(tmp_path / "nothing"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))  # torch would set it
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     set_handler = signal.signal
     yield
