@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from local_aws import machine
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
 from local_aws.state_folder import PRIVATE, StateFolder
-from workloads import ROOT, ProjectError
-from workloads.program import exit_code, printable
+from workloads import ROOT
+from workloads.program import exit_code
 
 if TYPE_CHECKING:
     from local_aws.account import Account
@@ -65,12 +65,8 @@ def main(arguments: list[str] | None = None, **parts: Any) -> int:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    try:
-        with StateFolder.take(account.settings.state) as folder:
-            _serve(account, folder, options.port, stop)
-    except ProjectError as error:
-        print(printable(str(error)), file=sys.stderr)
-        return error.exit_code
+    with StateFolder.take(account.settings.state) as folder:
+        _serve(account, folder, options.port, stop)
     return 0
 
 

@@ -1,6 +1,6 @@
 """Which target supports which family of models for which task, and why another does not. Pure.
 
-The tables of `python -m model_build plan --families` and docs/families.md have a row for each family and task.
+`python -m model_build plan --families` prints them as a table, which docs/families.md has, too.
 `plan` rejects a target with the same functions. Keys of a single checkpoint are checked by `checkpoint`.
 """
 
@@ -113,9 +113,9 @@ def document() -> dict[str, Any]:
 
 
 def markdown() -> str:
-    """Returns the table as Markdown, as in docs/families.md: a line for each family and set of cells, then notes."""
+    """Returns the table as Markdown, as in docs/families.md: families with the same cells share a line; then notes."""
     notes: dict[str, int] = {}
-    lines = [("family", *TARGETS, "tasks"), ("---",) * (len(TARGETS) + 2)]
+    families_of: dict[tuple[str, ...], list[str]] = {}
     for family, group in groupby(rows(), key=lambda row: row.family):
         own = list(group)
         missing = [f"{row.task} {_note(next(iter(row.left_out.values())), notes)}" for row in own if not row.targets]
@@ -126,11 +126,14 @@ def markdown() -> str:
             tasks_of.setdefault(cells if row.targets else (), []).append(row.task)
         nowhere = tasks_of.pop((), [])
         if not tasks_of:
-            lines.append((family, *["no"] * len(TARGETS), f"none {missing[0].rpartition(' ')[2]}"))
+            cells = (*["no"] * len(TARGETS), f"none {missing[0].rpartition(' ')[2]}")
+            families_of.setdefault(cells, []).append(family)
         for cells, tasks in tasks_of.items():
             whole = {*tasks, *nowhere} == HEADS.keys()
             named = "all but " + ", ".join(missing) if missing else "all"
-            lines.append((family, *cells, named if whole else ", ".join(tasks)))
+            families_of.setdefault((*cells, named if whole else ", ".join(tasks)), []).append(family)
+    lines = [("families", *TARGETS, "tasks"), ("---",) * (len(TARGETS) + 2)]
+    lines += [(", ".join(families), *cells) for cells, families in families_of.items()]
     numbered = [f"- [{number}] {reason}" for reason, number in notes.items()]
     return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", f"- {ALL}", *numbered])
 

@@ -107,9 +107,7 @@ LOCKS = (
     Lock(file="benchmarks/peers-optimum-requirements.txt", group="peers-optimum"),
     # PyPI's torchvision needs torch's build with CUDA.
     Lock(
-        file="benchmarks/peers-openvino-requirements.txt",
-        group="peers-openvino",
-        without=("torchvision", *TELEMETRY),
+        file="benchmarks/peers-openvino-requirements.txt", group="peers-openvino", without=("torchvision", *TELEMETRY)
     ),
     Lock(file="requirements/scanners.txt", group="scanners"),
     Lock(file="requirements/aws-cli.txt", group="aws-cli", within=DEVELOPMENT),
@@ -186,15 +184,8 @@ def _tags(python: str) -> set[Tag]:
 
 
 def environment(python: str) -> dict[str, str]:
-    """Returns the values of markers on Linux on x86-64."""
-    return {
-        "python_version": python,
-        "python_full_version": f"{python}.0",
-        "sys_platform": "linux",
-        "platform_system": "Linux",
-        "platform_machine": "x86_64",
-        "extra": "",
-    }
+    """Returns the markers' values for a Python; the others are those of this machine: Linux on x86-64."""
+    return {"python_version": python, "python_full_version": f"{python}.0"}
 
 
 def _file_name(wheel: Mapping[str, Any]) -> str:

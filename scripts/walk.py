@@ -148,7 +148,6 @@ class Walk:
 
 
 def main() -> int:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     LOG.parent.mkdir(exist_ok=True)
     with LOG.open("w", encoding="utf-8") as log:
         walk = Walk(Console(), log)

@@ -3,46 +3,34 @@
 Any CDK app can use the constructs of `__all__`. docs/constructs.md has an example of each.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stacks.batch.scheduled_batch import ScheduledBatch
-    from stacks.ecs.service import InferentiaService
-    from stacks.endpoint.alarms import EndpointAlarms
-    from stacks.endpoint.endpoint import RecommendedEndpoint
-    from stacks.endpoint.scaling import RecommendedScaling
-    from stacks.model_archive import ModelArchive
-    from stacks.own_image import EcrImage
-    from stacks.release.pipeline import ReleasePipeline
+    from stacks.batch.scheduled_batch import ScheduledBatch as ScheduledBatch
+    from stacks.ecs.service import InferentiaService as InferentiaService
+    from stacks.endpoint.alarms import EndpointAlarms as EndpointAlarms
+    from stacks.endpoint.endpoint import RecommendedEndpoint as RecommendedEndpoint
+    from stacks.endpoint.scaling import RecommendedScaling as RecommendedScaling
+    from stacks.model_archive import ModelArchive as ModelArchive
+    from stacks.own_image import EcrImage as EcrImage
+    from stacks.release.pipeline import ReleasePipeline as ReleasePipeline
 
-__all__ = [
-    "EcrImage",
-    "EndpointAlarms",
-    "InferentiaService",
-    "ModelArchive",
-    "RecommendedEndpoint",
-    "RecommendedScaling",
-    "ReleasePipeline",
-    "ScheduledBatch",
-]
+_MODULES = {
+    "EcrImage": "stacks.own_image",
+    "EndpointAlarms": "stacks.endpoint.alarms",
+    "InferentiaService": "stacks.ecs.service",
+    "ModelArchive": "stacks.model_archive",
+    "RecommendedEndpoint": "stacks.endpoint.endpoint",
+    "RecommendedScaling": "stacks.endpoint.scaling",
+    "ReleasePipeline": "stacks.release.pipeline",
+    "ScheduledBatch": "stacks.batch.scheduled_batch",
+}
+__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
     """Imports a construct when it is first used: `aws_cdk` takes seconds, and `python -m stacks` needs none."""
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module 'stacks' has no attribute '{name}'")
-    if name == "ReleasePipeline":  # Its library takes long to import.
-        from stacks.release.pipeline import ReleasePipeline
-
-        return ReleasePipeline
-    from stacks.batch.scheduled_batch import ScheduledBatch
-    from stacks.ecs.service import InferentiaService
-    from stacks.endpoint.alarms import EndpointAlarms
-    from stacks.endpoint.endpoint import RecommendedEndpoint
-    from stacks.endpoint.scaling import RecommendedScaling
-    from stacks.model_archive import ModelArchive
-    from stacks.own_image import EcrImage
-
-    endpoint = (RecommendedEndpoint, RecommendedScaling, EndpointAlarms)
-    constructs = (*endpoint, EcrImage, InferentiaService, ModelArchive, ScheduledBatch)
-    return {each.__name__: each for each in constructs}[name]
+    return getattr(import_module(_MODULES[name]), name)

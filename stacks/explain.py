@@ -68,7 +68,9 @@ def _failed_resource(
         failure = endpoint_failure(account, endpoint, described_endpoint(account, endpoint))
         reasons, log = [*reasons, *(each for each in failure.reasons if each not in reasons[0])], failure.log
     elif event["ResourceType"] == SERVICE and physical_id:
-        reasons, log = [*reasons, *_service_reasons(account, physical_id)], _service_log(account, resources)
+        groups = [each["PhysicalResourceId"] for each in resources if each["ResourceType"] == "AWS::Logs::LogGroup"]
+        log = first_log(account, [(group, None) for group in groups], LOG_LINES)
+        reasons += _service_reasons(account, physical_id)
     return Failure(
         subject=f"{event['LogicalResourceId']} ({event['ResourceType']}) of stack {stack}",
         status=event["ResourceStatus"],
@@ -130,8 +132,3 @@ def _why_stopped(task: Mapping[str, Any]) -> list[str]:
         if reason := container.get("reason"):
             lines.append(f"Container {container['name']}: {reason}")
     return lines
-
-
-def _service_log(account: SageMakerAccount, resources: Sequence[Mapping[str, Any]]) -> ContainerLog:
-    groups = [each["PhysicalResourceId"] for each in resources if each["ResourceType"] == "AWS::Logs::LogGroup"]
-    return first_log(account, [(group, None) for group in groups], LOG_LINES)

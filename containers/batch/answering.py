@@ -21,7 +21,7 @@ from ..encoder.predictor import Predictor
 from ..encoder.preprocess import Preprocessor
 from ..encoder.settings import Settings
 from ..encoder.tensors import Encoding, padded_length, windows
-from ..length_groups import group_by_length
+from ..grouping import group_by_length
 from .archive import not_a_model
 from .source import BadRow, Chunk, InputRow, read
 

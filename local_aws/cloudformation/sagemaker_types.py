@@ -9,7 +9,7 @@ from moto.sagemaker.models import sagemaker_backends
 
 from local_aws.cloudformation.recorded import REASON
 from local_aws.cloudformation.service_api import Resource, StackScope, call, call_with
-from local_aws.sagemaker.control_plane import LocalSageMakerBackend, installed_in
+from local_aws.sagemaker.control_plane import LocalSageMakerBackend
 from local_aws.scaling.alarms import variant_of
 
 SCALING = "application-autoscaling"
@@ -138,7 +138,7 @@ def _schedule(identifier: str, actions: list[Mapping[str, Any]], scope: StackSco
 
 
 def _backend(scope: StackScope) -> LocalSageMakerBackend:
-    return installed_in(sagemaker_backends, *scope)
+    return sagemaker_backends[scope.account_id][scope.region]  # type: ignore[return-value]  # installed before
 
 
 def _at_most_63(name: str) -> str:

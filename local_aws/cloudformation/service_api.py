@@ -35,11 +35,7 @@ def client(service: str, region: str) -> Any:
     """Returns a client whose requests never leave this process. Threads may share botocore's clients."""
     session: Any = botocore.session.Session(session_vars=_NO_FILES)
     made = session.create_client(
-        service,
-        region_name=region,
-        aws_access_key_id="local",
-        aws_secret_access_key="local",
-        config=Config(**_CONFIG),
+        service, region_name=region, aws_access_key_id="local", aws_secret_access_key="local", config=Config(**_CONFIG)
     )
     stubber = BotocoreStubber()
     stubber.enabled = True

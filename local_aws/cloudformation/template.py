@@ -116,11 +116,8 @@ def _check_structure(template: Any) -> None:
         raise ValidationError(message="Template format error: At least one Resources member must be defined.")
 
 
-def _ignore(*_: Any) -> None:
-    """moto adds its short forms to all loaders of YAML at each template."""
-
-
-_yaml: Any = SimpleNamespace(load=lambda text, **_: parse(text), Loader=None, add_multi_constructor=_ignore)
+# moto adds its short forms to all loaders of YAML at each template.
+_yaml: Any = SimpleNamespace(load=lambda text, **_: parse(text), Loader=None, add_multi_constructor=lambda *_: None)
 
 
 def install() -> None:

@@ -129,11 +129,10 @@ def _undecided(session: AssumedRole, problem: str) -> RequestRefused:
 SAGEMAKER = "sagemaker.amazonaws.com"
 PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
 LOGS = ("CreateLogGroup", "CreateLogStream", "PutLogEvents")
-_IMAGE = re.compile(
-    r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/(?P<name>[^:@]+)(?:[:@].*)?"
+ECR_IMAGE = re.compile(
+    r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[\w-]+)\.amazonaws\.com/(?P<repository>[^:@]+)"
+    r"(?::(?P<tag>[^@]+))?(?:@(?P<digest>.+))?"
 )
-
-log = logging.getLogger(__name__)
 
 
 def read_object(url: str) -> ApiCall:
@@ -159,8 +158,8 @@ class ServiceRoles:
                 f'"{SAGEMAKER}". Also ensure that the role has "s3:GetObject" permissions and that the object is '
                 f"located in {self._scope.region}."
             )
-        if found := _IMAGE.fullmatch(image):
-            repository = f"arn:aws:ecr:{found['region']}:{found['account']}:repository/{found['name']}"
+        if found := ECR_IMAGE.fullmatch(image):
+            repository = f"arn:aws:ecr:{found['region']}:{found['account']}:repository/{found['repository']}"
             pull = [("ecr:GetAuthorizationToken", "*"), *((action, repository) for action in PULL)]
             if denial := self._first_denied(role_arn, operation, self._permissions(pull)):
                 action = denial.action.removeprefix("ecr:")

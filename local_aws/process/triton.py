@@ -31,7 +31,7 @@ from inference_recommender.load_generator.unix_socket import socket_url
 from local_aws.process.guarded_process import GuardedProcess
 from local_aws.process.model_server import MAX_ANSWER_BYTES, START_TIMEOUT_S, ModelAnswer, ModelServer, launch
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN, TritonToolchain
-from workloads import ProjectError, Unavailable
+from workloads import Unavailable
 from workloads.program import exit_code
 
 LIFE_FLAGS: tuple[str, ...] = ("--exit-timeout-secs=3",)
@@ -206,20 +206,15 @@ def container_flags(environment: Mapping[str, str]) -> list[str]:
     return flags + shlex.split(environment.get(f"{_PREFIX}ADDITIONAL_ARGS", ""))
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m local_aws.process.triton", description=__doc__)
     parser.add_argument("repository", type=Path)
     parser.add_argument("--model", required=True)
     parser.add_argument("--log", type=Path, required=True)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     environment, key = json.loads(sys.stdin.readline() or "{}"), secrets.token_urlsafe(32)
     about = {"default_model": options.model, "log_file": options.log, "control_key": key}
-    try:
-        server = TritonServer.start(options.repository, environment=environment, **about)
-    except ProjectError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    with server:
+    with TritonServer.start(options.repository, environment=environment, **about) as server:
         told = {"url": server.invocations_url, "socket": str(server.socket), "header": CONTROL_HEADER, "key": key}
         print(json.dumps(told), flush=True)
         sys.stdin.read()

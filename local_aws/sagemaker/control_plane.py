@@ -4,14 +4,12 @@ The backend checks states in the service's words and leaves the work to `LocalEn
 checks requests by the service model and translates.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from moto.applicationautoscaling.models import applicationautoscaling_backends
 from moto.cloudwatch.models import cloudwatch_backends
-from moto.core.base_backend import BackendDict
 from moto.core.responses import ActionResult, EmptyResult
 from moto.ecr.models import ecr_backends
 from moto.sagemaker.exceptions import ValidationError
@@ -20,6 +18,7 @@ from moto.sagemaker.responses import SageMakerResponse
 
 from local_aws import quotas as service_quotas
 from local_aws import service_model
+from local_aws.permissions.enforced import ECR_IMAGE
 from local_aws.sagemaker.endpoint import LocalEndpoint
 from local_aws.sagemaker.endpoint_fleet import EndpointVariant, instance_types_of
 from local_aws.sagemaker.guardrails import Guardrails
@@ -29,10 +28,6 @@ from local_aws.sagemaker.recommendation_jobs import RecommendationJobs, tags_of
 from local_aws.scaling.alarms import DIMENSION
 
 _NOT_IN_MOTO = ("EnableNetworkIsolation", "ExecutionRoleArn", "MetricsConfig", "ShadowProductionVariants", "VpcConfig")
-_OWN_IMAGE = re.compile(
-    r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[\w-]+)\.amazonaws\.com/(?P<repository>[\w./-]+)"
-    r"(?::(?P<tag>[\w.-]+))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
-)
 # https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariantServerlessConfig.html
 _SERVERLESS_MB = range(1024, 6145, 1024)
 _BUSY = ("Creating", "Updating", "RollingBack", "SystemUpdating", "Deleting")
@@ -82,7 +77,7 @@ class LocalSageMakerBackend(SageMakerModelBackend):
 
     def check_image(self, image: str) -> None:
         """Raises `ValidationError` for an image that is missing in the account's own registry."""
-        own = _OWN_IMAGE.fullmatch(image)
+        own = ECR_IMAGE.fullmatch(image)
         if own is None or own["account"] != self.account_id:
             return
         repository = ecr_backends[self.account_id][own["region"]].repositories.get(own["repository"])
@@ -191,11 +186,6 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         config = self.endpoint_configs.get(endpoint.endpoint_config_name)
         counts = {each["VariantName"]: each for each in endpoint.production_variants}
         return _instances(each | counts[each["VariantName"]] for each in (config.production_variants if config else []))
-
-    def check_processing_quota(self, cluster: Mapping[str, Any]) -> None:
-        """Raises `ResourceLimitExceeded` for a processing job's instances beyond the quota."""
-        wanted = {cluster["InstanceType"]: cluster["InstanceCount"]}
-        service_quotas.check(self.host.settings.quotas, "processing job", self.processing.instances(), wanted)
 
     def _idle_endpoint(self, name: str) -> LocalEndpoint:
         endpoint = self.endpoint(name)
@@ -316,9 +306,11 @@ class LocalSageMakerResponse(SageMakerResponse):
         return EmptyResult()
 
     def create_processing_job(self) -> ActionResult:
-        request = self._checked()
-        self.backend.check_processing_quota(request["ProcessingResources"]["ClusterConfig"])
-        return ActionResult({"ProcessingJobArn": self.backend.processing.create(request).arn})
+        request, jobs = self._checked(), self.backend.processing
+        cluster = request["ProcessingResources"]["ClusterConfig"]
+        wanted = {cluster["InstanceType"]: cluster["InstanceCount"]}
+        service_quotas.check(self.backend.host.settings.quotas, "processing job", jobs.instances(), wanted)
+        return ActionResult({"ProcessingJobArn": jobs.create(request).arn})
 
     def describe_processing_job(self) -> ActionResult:
         return ActionResult(self.backend.processing.get(self._checked()["ProcessingJobName"]).response_object)
@@ -347,7 +339,3 @@ def _instances(variants: Iterable[Mapping[str, Any]]) -> Counter[str]:
 
 def _without_empty(response: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in response.items() if value not in ({}, [])}
-
-
-def installed_in(backends: "BackendDict[SageMakerModelBackend]", account_id: str, region: str) -> LocalSageMakerBackend:
-    return backends[account_id][region]  # type: ignore[return-value]  # installed before the server starts

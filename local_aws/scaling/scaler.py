@@ -106,7 +106,7 @@ class Scaler(threading.Thread):
             problem = capacity.problem(activity.resource_id)
             if capacity.count(activity.resource_id) is None and problem is None:
                 continue
-            activity.end(now, problem)
+            activity.ended_at, activity.reason = now, problem
             if problem is None and activity.cooldown_s:
                 cooldowns = self._cooldowns(activity.resource_id)
                 name = "out_until_s" if activity.added > 0 else "in_until_s"

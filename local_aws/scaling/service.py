@@ -72,10 +72,6 @@ class ScalingActivity:
     reason: str | None = None
     identifier: str = field(default_factory=lambda: str(uuid.uuid4()))
 
-    def end(self, at: float, reason: str | None) -> None:
-        """Ends it: as failed if there is a reason, else as successful."""
-        self.ended_at, self.reason = at, reason
-
     @property
     def message(self) -> str:
         if self.reason:

@@ -24,8 +24,7 @@ def check_tokenizer(file: Path, vocab_size: int | None = None, segments: int = 1
 
     if not file.is_file():
         raise broken(
-            file,
-            "does not exist. Save the model's fast tokenizer there: AutoTokenizer's `save_pretrained` writes it.",
+            file, "does not exist. Save the model's fast tokenizer there: AutoTokenizer's `save_pretrained` writes it."
         )
     check_time(file)
     with loading(file):

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 import containers.encoder
-import containers.length_groups
+import containers.grouping
 from containers.encoder.answers import OUTPUTS
 from containers.encoder.settings import Settings
 from model_build.checkpoint import Checkpoint
@@ -92,9 +92,7 @@ def _tokenise(name: str, known: Settings, serving: Serving, checkpoint: Checkpoi
     )
     texts = {field.upper(): serialise_texts([text]) for field, text in warm_up.items()}
     return TritonModel(
-        config=config,
-        files=_code("tokenise", known) | {"tokenizer.json": checkpoint.tokenizer},
-        warm_up=texts,
+        config=config, files=_code("tokenise", known) | {"tokenizer.json": checkpoint.tokenizer}, warm_up=texts
     )
 
 
@@ -157,7 +155,7 @@ def _code(step: str, known: Settings) -> dict[str, Path | str]:
     entry, *others = containers.encoder.MODULES[step]
     files = {"model.py": folder / entry, **{file: folder / file for file in others}}
     if "engines/length_groups.py" in files:
-        files["engines/length_groups.py"] = Path(containers.length_groups.__file__)
+        files["engines/length_groups.py"] = Path(containers.grouping.__file__)
     return {**files, "settings.json": known.to_json()}
 
 

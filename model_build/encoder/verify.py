@@ -144,10 +144,7 @@ def measured(settings: Settings) -> Settings:
 
 
 def _compare_batch(
-    wanted: Sequence[Texts],
-    compiled: Predictor,
-    examples: Sequence[Example],
-    encodings: Sequence[Sequence[Encoding]],
+    wanted: Sequence[Texts], compiled: Predictor, examples: Sequence[Example], encodings: Sequence[Sequence[Encoding]]
 ) -> Iterator[ParityComparison]:
     settings = measured(compiled.settings)
     flat = [code for codes in encodings for code in codes]

@@ -65,10 +65,7 @@ def fetch(source: str, cache: Path) -> Fetched:
 def _fetched(source: str, fetch: Callable[..., Path], cache: Path) -> Fetched:
     """Fetches the files that a build reads, and older formats only if one of them is missing."""
     folder = sentencepiece.prepared(fetched := fetch(source, cache), cache)
-    older = (
-        *(WEIGHTS if lacks_weights(folder) else ()),
-        *(VOCABULARIES if lacks_tokenizer(folder) else ()),
-    )
+    older = (*(WEIGHTS if lacks_weights(folder) else ()), *(VOCABULARIES if lacks_tokenizer(folder) else ()))
     if older:
         folder = sentencepiece.prepared(fetched := fetch(source, cache, patterns=(*PATTERNS, *older)), cache)
     origin = f"{source.partition('@')[0]}@{fetched.name}" if fetch is fetch_from_hub else source

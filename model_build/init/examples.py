@@ -70,12 +70,7 @@ class Examples:
 
 
 def of_task(
-    task: str,
-    file: Path | None,
-    *,
-    text_columns: tuple[str, ...],
-    label_column: str | None,
-    labels: Sequence[str],
+    task: str, file: Path | None, *, text_columns: tuple[str, ...], label_column: str | None, labels: Sequence[str]
 ) -> Examples:
     """Returns the examples of a file as a task takes them, or made-up ones if there is no file.
 

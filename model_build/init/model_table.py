@@ -110,9 +110,7 @@ class ModelTable:
         )
         longest = rounded(max(original, labels), None) if original or labels else self.keys["max_output_tokens"]
         return replace(
-            self,
-            keys={**self.keys, "max_output_tokens": longest},
-            notes={**self.notes, "max_output_tokens": note},
+            self, keys={**self.keys, "max_output_tokens": longest}, notes={**self.notes, "max_output_tokens": note}
         )
 
 

@@ -17,11 +17,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from posixpath import join
-from typing import BinaryIO, Literal
+from typing import BinaryIO
 
-from containers.archive_reader import LIMITS, ArchiveRefused, Entry, entries
-
-Kind = Literal["file", "folder", "symlink", "hardlink", "device"]
+from containers.archive_reader import LIMITS, ArchiveRefused, Entry, Kind, entries
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -66,11 +66,8 @@ def check_warmup(model: PackedModel, repository: PackedRepository) -> Iterator[F
 def check_environment(model: PackedModel, repository: PackedRepository) -> Iterator[Finding]:
     paths = {name: value.string_value for name, value in model.config.parameters.items()}
     path = paths.get("EXECUTION_ENV_PATH", "")
-    if (
-        backend_of(model, repository.contents) == "python"
-        and path
-        and _is_missing(path, model.name, repository.contents)
-    ):
+    in_python = backend_of(model, repository.contents) == "python"
+    if in_python and path and _is_missing(path, model.name, repository.contents):
         yield finding("execution-environment", model.place("parameters EXECUTION_ENV_PATH"), path=path)
 
 

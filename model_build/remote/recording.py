@@ -16,15 +16,7 @@ from aws_api.temporary_endpoint import EndpointFailed, EndpointSpec, Sleep, temp
 from model_build.progress import Progress, silent
 from model_build.remote.remote_build import failure
 from model_build.remote.request import BuildSite, job_name
-from workloads import (
-    NeuronTarget,
-    Unavailable,
-    UsageError,
-    WorkloadFolder,
-    artifact_file,
-    file_sha256,
-    load_artifact,
-)
+from workloads import NeuronTarget, Unavailable, UsageError, WorkloadFolder, artifact_file, file_sha256, load_artifact
 from workloads.instances import family
 
 STARTUP_S = 1800

@@ -111,7 +111,10 @@ class DecoderLayer(Layer):
 
 
 class Decoder(nn.Module):
-    """The parts of a decoder that do not depend on its cache, for answers of up to `places` tokens."""
+    """The parts of a decoder that do not depend on its cache, for answers of up to `places` tokens.
+
+    A class has a kind of cache first among its bases, then the family's decoder, whose arguments it takes.
+    """
 
     layers: nn.ModuleList
     """Each takes (hidden, queries, (keys, values), append, bias, (cross keys, cross values), cross_bias), hidden being
@@ -157,10 +160,7 @@ class Decoder(nn.Module):
 
 
 class GrowingDecoder(Decoder):
-    """Has a cache that each step makes longer by its queries.
-
-    It comes before the family's decoder among the bases of a class, whose arguments it takes.
-    """
+    """Has a cache that each step makes longer by its queries."""
 
     def __init__(self, model: Any, places: int) -> None:
         super().__init__(model, places)
@@ -184,10 +184,7 @@ class GrowingDecoder(Decoder):
 
 
 class StaticDecoder(Decoder):
-    """Has a cache of `places`, of which a step writes one. The values behind it must be finite.
-
-    It comes before the family's decoder among the bases of a class, whose arguments it takes.
-    """
+    """Has a cache of `places`, of which a step writes one. The values behind it must be finite."""
 
     def __init__(self, model: Any, places: int) -> None:
         super().__init__(model, places)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import containers.text2text
-from containers import length_groups
+from containers import grouping
 from containers.text2text.generation import Generation
 from containers.text2text.settings import Settings
 from model_build.checkpoint import Checkpoint, broken
@@ -74,13 +74,7 @@ def _supported(served: Generation, target: Target) -> Generation:
 
 
 def triton_models(
-    name: str,
-    model: TextToText,
-    serving: Serving,
-    target: Target,
-    checkpoint: Checkpoint,
-    warm_up: Row,
-    graphs: Path,
+    name: str, model: TextToText, serving: Serving, target: Target, checkpoint: Checkpoint, warm_up: Row, graphs: Path
 ) -> list[TritonModel]:
     """Returns the one model. `graphs` is the folder with the compiled graphs."""
     decoding = settings(model, target, checkpoint)
@@ -100,7 +94,7 @@ def triton_models(
     )
     files = (
         {file: code / file for file in (*SERVING_CODE, *ENGINES[target.runtime])}
-        | {"length_groups.py": Path(length_groups.__file__)}
+        | {"length_groups.py": Path(grouping.__file__)}
         | graph_files(target, graphs)
         | {"tokenizer.json": checkpoint.tokenizer}
     )

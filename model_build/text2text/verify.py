@@ -131,11 +131,7 @@ def batch(original: Original, settings: Settings) -> int:
 
 
 def _compare_batch(
-    original: Original,
-    compiled: TextGenerator,
-    examples: Sequence[Example],
-    rows: list[list[int]],
-    batch_size: int,
+    original: Original, compiled: TextGenerator, examples: Sequence[Example], rows: list[list[int]], batch_size: int
 ) -> list[ParityComparison]:
     settings = compiled.settings
     generation = replace(settings.generation, do_sample=False)

@@ -42,20 +42,17 @@ def pause(stack: str, instance_type: str, cloudformation: Any, sagemaker: Any) -
     endpoints = [each["OutputValue"] for each in described.get("Outputs", ()) if each["OutputKey"] == "EndpointName"]
     body = cloudformation.get_template(StackName=stack)["TemplateBody"]
     template: dict[str, Any] = json.loads(body) if isinstance(body, str) else body
-    if not endpoints or (fixed := without_scaling(template)) == template:
+    resources = template["Resources"]
+    fixed = {name: each for name, each in resources.items() if not each["Type"].startswith(SCALING)}
+    if not endpoints or fixed == resources:
         return f"{stack} has no endpoint that scales."
     present = _instance_type(endpoints[0], sagemaker)
     if present == instance_type:
         return f"{stack} stays on {present}."
-    text = json.dumps(fixed, separators=(",", ":"))
+    text = json.dumps({**template, "Resources": fixed}, separators=(",", ":"))
     cloudformation.update_stack(StackName=stack, TemplateBody=text, Capabilities=CAPABILITIES)
     cloudformation.get_waiter("stack_update_complete").wait(StackName=stack)
     return f"{stack} moves from {present} to {instance_type}. It does not scale until its deployment has finished."
-
-
-def without_scaling(template: dict[str, Any]) -> dict[str, Any]:
-    resources = {name: each for name, each in template["Resources"].items() if not each["Type"].startswith(SCALING)}
-    return {**template, "Resources": resources}
 
 
 def _instance_type(endpoint: str, sagemaker: Any) -> str:

@@ -115,10 +115,7 @@ class EcsFleet(Construct):
 
     def _launch_template(self) -> ec2.LaunchTemplate:
         closed = ec2.SecurityGroup(
-            self,
-            "InstanceGroup",
-            vpc=self.vpc,
-            description="Instances: nobody calls them; tasks have their own.",
+            self, "InstanceGroup", vpc=self.vpc, description="Instances: nobody calls them; tasks have their own."
         )
         user_data = ec2.UserData.for_linux()
         user_data.add_commands(NO_INSTANCE_ROLE_FOR_TASKS)

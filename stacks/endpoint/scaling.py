@@ -75,11 +75,7 @@ def problems_of_minimums(rules: EndpointScalingRules, low: int, autoscaling: Aut
 
 
 def scalable_target(
-    scope: Construct,
-    dimension: str,
-    resource_id: str,
-    autoscaling: Autoscaling,
-    minimums: Sequence[ScheduledMinimum],
+    scope: Construct, dimension: str, resource_id: str, autoscaling: Autoscaling, minimums: Sequence[ScheduledMinimum]
 ) -> scaling.CfnScalableTarget:
     """Returns a target as L1: the L2 would add a role although the service-linked one is used."""
     actions = [

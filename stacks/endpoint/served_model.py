@@ -11,9 +11,8 @@ from stacks.endpoint.network import EndpointVpc
 from stacks.model_archive import ModelArchive
 from stacks.own_image import EcrImage
 
-SHORTEST_TIMEOUT_S, LONGEST_TIMEOUT_S = 60, 3600
-DOWNLOAD_S, DOWNLOAD_BYTES_PER_S = 60, 20_000_000
-START_S, START_BYTES_PER_S = 300, 10_000_000
+LONGEST_TIMEOUT_S = 3600
+DOWNLOAD_BYTES_PER_S, START_BYTES_PER_S = 20_000_000, 10_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,9 +42,7 @@ class ServedModel(Construct):
             # SageMaker fetches archive and image itself, and the container needs no network.
             enable_network_isolation=True,
             primary_container=sagemaker.CfnModel.ContainerDefinitionProperty(
-                image=served.image.uri,
-                model_data_url=served.archive.url,
-                environment=dict(served.environment),
+                image=served.image.uri, model_data_url=served.archive.url, environment=dict(served.environment)
             ),
             vpc_config=sagemaker.CfnModel.VpcConfigProperty(
                 subnets=network.subnet_ids, security_group_ids=network.security_group_ids
@@ -60,7 +57,7 @@ class ServedModel(Construct):
 
     def variant(self, name: str, weight: float) -> sagemaker.CfnEndpointConfig.ProductionVariantProperty:
         served = self._served
-        timeouts = startup_timeouts(served.archive.size_bytes)
+        download_s, start_s = startup_timeouts(served.archive.size_bytes)
         first, *others = served.instance_types
         pools = [
             sagemaker.CfnEndpointConfig.InstancePoolProperty(instance_type=name, priority=priority)
@@ -74,33 +71,18 @@ class ServedModel(Construct):
             initial_instance_count=served.instance_count,
             initial_variant_weight=weight,
             inference_ami_version=served.image.host_ami,
-            model_data_download_timeout_in_seconds=timeouts.download_s,
-            container_startup_health_check_timeout_in_seconds=timeouts.start_s,
+            model_data_download_timeout_in_seconds=download_s,
+            container_startup_health_check_timeout_in_seconds=start_s,
             routing_config=sagemaker.CfnEndpointConfig.RoutingConfigProperty(
                 routing_strategy="LEAST_OUTSTANDING_REQUESTS"
             ),
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StartupTimeouts:
-    download_s: int
-    """Seconds that SageMaker waits for the archive to be downloaded and unpacked."""
-    start_s: int
-    """Seconds that SageMaker waits for the container's first healthy /ping."""
+def startup_timeouts(archive_bytes: int) -> tuple[int, int]:
+    """Returns the seconds that SageMaker waits for the archive to be downloaded, and then for a healthy /ping.
 
-
-def startup_timeouts(archive_bytes: int) -> StartupTimeouts:
-    """Computes both from the archive's size, between SageMaker's limits of 60 and 3600 s.
-
-    download = 60 s + bytes / 20 MB/s, start = 300 s + bytes / 10 MB/s. The rates are low guesses: a short timeout makes
-    a sound model fail.
+    The rates are low guesses: a short timeout makes a sound model fail.
     """
-    return StartupTimeouts(
-        download_s=_within_limits(DOWNLOAD_S + archive_bytes // DOWNLOAD_BYTES_PER_S),
-        start_s=_within_limits(START_S + archive_bytes // START_BYTES_PER_S),
-    )
-
-
-def _within_limits(seconds: int) -> int:
-    return max(SHORTEST_TIMEOUT_S, min(LONGEST_TIMEOUT_S, seconds))
+    download_s, start_s = 60 + archive_bytes // DOWNLOAD_BYTES_PER_S, 300 + archive_bytes // START_BYTES_PER_S
+    return min(LONGEST_TIMEOUT_S, download_s), min(LONGEST_TIMEOUT_S, start_s)

@@ -12,6 +12,7 @@ from stacks.own_image import OwnImage
 from stacks.workload_stack import WorkloadStackProps
 from workloads import CudaTarget, ModelArtifact, UsageError, own_images
 from workloads.images import host_ami, starts
+from workloads.instances import NEURON_FAMILIES
 
 
 class ServingImage(Construct):
@@ -33,7 +34,7 @@ class ServingImage(Construct):
         self._workload = workload
         host: str | None = None
         kind = own_images.endpoint_kind(artifact.runtime, triton_version, self._instance_type)
-        if not runs_on_neuron(artifact):
+        if artifact.runtime not in NEURON_FAMILIES:
             host = next(filter(None, (host_ami(triton_version, name) for name in instance_types)), None)
             for name in instance_types:
                 self._check_driver(name, host)
@@ -71,13 +72,9 @@ class ServingImage(Construct):
             )
 
 
-def runs_on_neuron(artifact: ModelArtifact) -> bool:
-    return artifact.runtime in ("neuron", "neuronx")
-
-
 def server_environment(artifact: ModelArtifact) -> dict[str, str]:
     """Returns nothing for containers/neuron, which reads all of its settings from the archive."""
-    if runs_on_neuron(artifact):
+    if artifact.runtime in NEURON_FAMILIES:
         return {}
     return {
         # An archive with more than one model directory answers /invocations with this one.

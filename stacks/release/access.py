@@ -10,14 +10,7 @@ from constructs import Construct
 
 from stacks.endpoint.network import grant_any_subnet
 from stacks.endpoint.recommender_access import role_path
-from stacks.grants import (
-    acknowledge_resources,
-    allow,
-    allow_passing,
-    allow_pulling_from_aws,
-    arn_of,
-    log_group_arns,
-)
+from stacks.grants import acknowledge_resources, allow, allow_passing, allow_pulling_from_aws, arn_of, log_group_arns
 
 OWN_NAMES = "A job or an endpoint is named after its workload when it is made; the prefix keeps to the workload's own."
 UNNAMED = "CloudFormation names each model and each configuration of an endpoint."

@@ -146,9 +146,6 @@ class ReleasePipeline(Construct):
         known = {key: value for key, value in own.items() if not Token.is_unresolved(value)}
         return self._environments.get(stage, Environment(**known))
 
-    def _other_accounts(self) -> list[str]:
-        return sorted({str(each.account) for each in self._environments.values()} - {"None", self._stack.account})
-
     def _release(self) -> codepipeline.Pipeline:
         """Returns the pipeline with its sources: the files of a commit, and a clone, which can push."""
         files, clone = codepipeline.Artifact("Source"), codepipeline.Artifact("Clone")
@@ -200,7 +197,7 @@ class ReleasePipeline(Construct):
 
     def _synth(self) -> pipelines.CodeBuildStep:
         model, checked = self._model, self._steps.check()
-        accounts = self._other_accounts()
+        accounts = sorted({str(each.account) for each in self._environments.values()} - {"None", self._stack.account})
         self._images = ReleaseImages(
             self, "Images", workload=self._workload, source=self._commit, after=checked, readers=accounts
         )
@@ -336,11 +333,7 @@ class ReleasePipeline(Construct):
             description=f"Roles that the release of {name} assumes in {stage}.",
         )
         return ReleaseAccess(
-            stack,
-            "Access",
-            workload=name,
-            releases=self._releases,
-            pipeline=Construct(self._access, stage.title()),
+            stack, "Access", workload=name, releases=self._releases, pipeline=Construct(self._access, stage.title())
         )
 
     def _add_stage(

@@ -16,7 +16,7 @@ from workloads import ROOT
 
 CONTAINERS = ROOT / "containers"
 TRITON = CONTAINERS / "triton"
-FILES = {"__init__.py", "archive_reader.py", "embedded_metrics.py", "container_errors.py", "length_groups.py"}
+FILES = {"__init__.py", "archive_reader.py", "container_errors.py", "embedded_metrics.py", "grouping.py"}
 FILES |= {"worker_process.py"}
 COMMON = FILES | {"encoder", "batch"}
 SHIPPED = {"batch": COMMON, "neuron": COMMON | {"neuron"}}

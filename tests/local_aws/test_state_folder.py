@@ -25,17 +25,16 @@ def mode(path: Path) -> int:
 
 
 def test_a_second_account_ends_with_3_before_it_touches_the_first_ones_models(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "models").mkdir()
     for kept_as_it_is in ("os.umask", "signal.signal", "local_aws.__main__._log_to_stderr"):
         monkeypatch.setattr(kept_as_it_is, lambda *_: None)
     with StateFolder.take(tmp_path):
-        assert main(["--state", str(tmp_path)]) == 3
-    assert capsys.readouterr().err == (
-        f"{tmp_path} is in use by another account, process {os.getpid()}. Stop that one, or choose another folder with "
-        "--state DIR.\n"
-    )
+        assert message_of(Unavailable, main, ["--state", str(tmp_path)]) == (
+            f"{tmp_path} is in use by another account, process {os.getpid()}. Stop that one, or choose another folder "
+            "with --state DIR."
+        )
     assert (tmp_path / "models").exists()
 
 

@@ -1,3 +1,3 @@
-"""The function of containers/length_groups.py; an archive has that file in the place of this one."""
+"""The function of containers/grouping.py; an archive has that file in the place of this one."""
 
-from ...length_groups import group_by_length as group_by_length
+from ...grouping import group_by_length as group_by_length

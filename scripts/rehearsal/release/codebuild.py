@@ -74,10 +74,7 @@ def environment_of(build: Build) -> dict[str, str]:
         **{f"CODEBUILD_SRC_DIR_{name}": str(folder) for name, folder in list(build.sources.items())[1:]},
     }
     home = {"HOME": str(build.folder / "home"), "TMPDIR": str(build.folder / "tmp"), "LANG": "C.UTF-8"}
-    stand_ins = {
-        "REHEARSAL_GIT_CREDENTIALS": project.has_git_credentials,
-        "REHEARSAL_PRIVILEGED": project.privileged,
-    }
+    stand_ins = {"REHEARSAL_GIT_CREDENTIALS": project.has_git_credentials, "REHEARSAL_PRIVILEGED": project.privileged}
     permitted = {name: "yes" for name, is_permitted in stand_ins.items() if is_permitted}
     return {**home, **codebuild, **build.account, **build.machine, **permitted, **project.variables, **build.variables}
 

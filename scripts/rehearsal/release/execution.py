@@ -21,12 +21,11 @@ from scripts.rehearsal.release.machine import Machine
 from scripts.rehearsal.release.permissions import Roles, allowed
 from scripts.rehearsal.release.pipeline_template import Action, Pipeline, Project, action_variables
 from scripts.rehearsal.release.sources import Repository
+from scripts.release.publish_archives import MAX_ARTIFACT_BYTES
 from workloads import ProjectError, UsageError
 
 VARIABLE = re.compile(r"#\{([\w@-]+)\.([\w@-]+)\}")
 CLONE = "CODEBUILD_CLONE_REF"
-MAX_ARTIFACT_BYTES = 256_000_000
-"""An action of CloudFormation takes no larger artifact. https://docs.aws.amazon.com/codepipeline/latest/userguide/limits.html"""
 NO_BUILDS = "because no build runs here"
 """The answer of the local account to StartBuild, if the role may call it."""
 POLL_S = 0.3

@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from scripts.rehearsal.release.sources import Repository
 from workloads.own_images import PINS, TRITON_LOCKS, image_build
@@ -56,13 +55,9 @@ def reviewed(repository: Repository) -> Iterator[str]:
         repository.merge(branch)
         yield f"merged {branch}"
     for workload in MEASURED:
-        if (repository.clone / _recommendation(workload)).exists():
-            repository.edit_json(_recommendation(workload), _measured_on_sagemaker)
+        if (repository.clone / (name := _recommendation(workload))).exists():
+            repository.edit_json(name, lambda document: document["provenance"].update(measured_on="sagemaker"))
     yield 'provenance.measured_on is "sagemaker", because production requires it'
-
-
-def _measured_on_sagemaker(document: dict[str, Any]) -> None:
-    document["provenance"]["measured_on"] = "sagemaker"
 
 
 def modest(text: str) -> str:

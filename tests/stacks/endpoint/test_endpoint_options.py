@@ -176,8 +176,7 @@ def test_a_type_in_only_one_zone_gives_a_warning(tmp_path: Path, monkeypatch: py
 def test_the_wait_grows_with_the_archive_within_sagemakers_limits(
     archive_bytes: int, download_s: int, start_s: int
 ) -> None:
-    timeouts = startup_timeouts(archive_bytes)
-    assert (timeouts.download_s, timeouts.start_s) == (download_s, start_s)
+    assert startup_timeouts(archive_bytes) == (download_s, start_s)
 
 
 def deployment_config(synthesis: Synthesis) -> dict[str, Any]:

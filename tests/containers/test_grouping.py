@@ -6,7 +6,7 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from containers.length_groups import group_by_length
+from containers.grouping import group_by_length
 
 LENGTHS = st.lists(st.integers(1, 40), max_size=8)
 LAUNCHES = st.sampled_from([0, 1, 5, 30, 500])
