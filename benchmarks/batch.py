@@ -140,7 +140,6 @@ def _load() -> tuple[Any, Any]:
 
 
 def _pairs(count: int) -> Iterator[Example]:
-    """Yields the evaluation pairs of the workload, repeated."""
     return itertools.islice(itertools.cycle(load_workload("duplicates").evaluation()), count)
 
 

@@ -8,9 +8,7 @@ two instances, which are Tritons. A task of the ECS service is the Neuron server
 tasks share a port in place of a load balancer.
 
 Goals: with retries no request fails; without, at most those in flight when an instance or a task is killed. An instance
-that hangs has no goal: the account replaces it after two health checks of 2 s. SageMaker does not document after how
-many it replaces one. To an instance that it removes it sends SIGTERM, and SIGKILL 30 s later, so that it could lose a
-longer request (https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-inference-code.html).
+that hangs has no goal: the account replaces it after two health checks of 2 s.
 """
 
 import itertools
@@ -70,9 +68,8 @@ class Caller:
 
 def main() -> int:
     parser = harness.parser(__doc__)
-    parser.add_argument(
-        "--changes", nargs="+", choices=(*CHANGES, *TASKS), default=(*CHANGES, *TASKS), help="default: all"
-    )
+    known = (*CHANGES, *TASKS)
+    parser.add_argument("--changes", nargs="+", choices=known, default=known, help="default: all")
     chosen, rows = parser.parse_args().changes, dict[str, dict[str, int]]()
     print(f"{'':14}{'with retries':<60}without\n{'':14}{2 * ''.join(f'{each:<10}' for each in FIGURES)}".rstrip())
     for fleet, changes in ((endpoint, CHANGES), (service, TASKS)):

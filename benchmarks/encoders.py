@@ -184,7 +184,6 @@ def _openvino(name: str, family: str, folder: Path) -> Answer:
 
 
 def _classifying(network: Any) -> Answer:
-    """Returns the answer of a model of Optimum's."""
     import torch
 
     def answer(rows: str) -> Any:

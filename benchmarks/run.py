@@ -8,7 +8,6 @@ Exits with 1 if a goal is missed, and with 4 if none is missed but some are not 
 installed (`make peers`), or a benchmark ended without its goals.
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks import goals
+from benchmarks import goals, harness
 from benchmarks.goals import Goal
 
 SMALLEST = {
@@ -34,7 +33,7 @@ SMALLEST = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.parser(__doc__)
     parser.add_argument("benchmark", nargs="*", help=f"of {', '.join(SMALLEST)} (default: all)")
     parser.add_argument("--smallest", action="store_true", help="one round or seed, and a single model")
     options = parser.parse_args(arguments)

@@ -102,14 +102,8 @@ def measure(port: int, pid: int, rate: float, generators: int, seconds: int, fol
     )
     before = processor_s(pid)
     with ExitStack() as stack:
-        started = [
-            stack.enter_context(
-                GeneratorProcess(
-                    common.model_copy(update={"share": Share(index=index, of=generators)}), folder / str(index)
-                )
-            )
-            for index in range(generators)
-        ]
+        plans = [common.model_copy(update={"share": Share(index=at, of=generators)}) for at in range(generators)]
+        started = [stack.enter_context(GeneratorProcess(each, folder / str(at))) for at, each in enumerate(plans)]
         outcomes = [generator.outcome() for generator in started]
     figures = summary(merge(outcomes, common, folder), outcomes, processor_s(pid) - before)
     print(f"… {rate:,.0f} requests/s: {figures['reached']:,.0f}", file=sys.stderr)

@@ -18,8 +18,7 @@ from inference_recommender.capacity.server_times import ServerTimes
 from inference_recommender.capacity.statistics import Limit
 from inference_recommender.capacity.time_series import Series, SeriesFindings, series_findings
 from workloads import ColdStart, LatencyObjective, LatencyPercentiles
-from workloads.document import Document
-from workloads.recommendation import ScalingAdvice
+from workloads.recommendation import MeasuredConfiguration
 
 SERVERLESS = "serverless"
 """Stands for the instance type of a measurement whose endpoint was serverless."""
@@ -35,19 +34,10 @@ REFUSALS = ("generator lagged", "machine stalled", "too many errors", "too few s
 FailureReason. A reason that begins with one of them ends the run without a verdict; others fail their candidate."""
 
 
-class Measurement(Document):
-    """One tested configuration, per instance."""
+class Measurement(MeasuredConfiguration):
+    """One test of a configuration."""
 
-    instance_type: str
-    environment: dict[str, str] = {}
     endpoint_name: str
-    variant: str | None = None
-    """The deployable of the workload that was tested; None for the one it hosts."""
-    closed_loop_invocations_per_minute: float | None = None
-    """The highest rate of the closed-loop test within its limits: a job's MaxInvocations."""
-    closed_loop_invocations_interval: tuple[float, float] | None = None
-    """95 % confidence interval of the rate, where the time series allows one."""
-    model_latency_ms: float | None = None
     percentile: str | None = None
     """The percentile of `model_latency_ms`, such as P99, where our own records gave it; None for a job's figure, of
     which the service documents none."""
@@ -57,24 +47,13 @@ class Measurement(Document):
     """Times in the server under the load of closed-loop users; None if it does not report them, as on SageMaker."""
     cold_start: ColdStart | None = None
     """None where no server was started for it that could be watched."""
-    scaling_advice: ScalingAdvice | None = None
-    """AWS's own, for the instance type that was tested; None where it was not asked."""
     model_latency_unit: Literal["ms", "µs"] = "ms"
     """The unit in which the job reported the latency; above it is converted."""
     percentiles_ms: LatencyPercentiles = LatencyPercentiles()
     """Model latency over the whole test."""
-    cpu_utilization_percent: float | None = None
-    memory_utilization_percent: float | None = None
     gpu_utilization_percent: float | None = None
     """Mean of a GPU in the test's busiest minute, 0 to 100."""
     price_per_hour_usd: float | None = None
-    warm_up_s: float | None = None
-    """Seconds for which the test warmed up; excluded from capacity."""
-    client_latency_ms: dict[str, float] = {}
-    """Milliseconds from actual send, by percentile."""
-    client_latency_from_intended_ms: dict[str, float] = {}
-    """Milliseconds from intended send, by percentile. The generator, or a full set of connections, held requests back
-    by the difference."""
     failure_reason: str | None = None
     series: Series | None = None
     """Its rates are of the whole fleet, `instance_count` instances."""

@@ -1,8 +1,4 @@
-"""Payload lengths in tokens, counted by the tokenizer of the workload's build.
-
-Input: rows of payloads.jsonl. Output: percentiles of their token counts, special tokens included. The tokenizer is
-tokenizer.json of the built repository, which is the checkpoint's own.
-"""
+"""Payload lengths in tokens, counted by the tokenizer of the workload's build, which is the checkpoint's own."""
 
 import math
 from collections.abc import Callable, Sequence

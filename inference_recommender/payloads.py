@@ -24,11 +24,7 @@ MOST_BYTES = 6_291_456
 
 def request_body(*rows: Row) -> bytes:
     """Returns a KServe v2 JSON request of one row or several, which have the same fields."""
-    tensors = [
-        {"name": field.upper(), "shape": [len(rows), 1], "datatype": "BYTES", "data": [row[field] for row in rows]}
-        for field in rows[0]
-    ]
-    return json.dumps({"inputs": tensors}, ensure_ascii=False).encode()
+    return encode(tensors(*rows), binary=False).content
 
 
 def row_of(argument: str, fields: Sequence[str]) -> Row:

@@ -16,7 +16,6 @@ class ProgressUpdate:
     number: int = 1
     """The job's place among the run's jobs, from 1."""
     jobs: int = 1
-    """The number of the run's jobs."""
 
     @property
     def place(self) -> str:

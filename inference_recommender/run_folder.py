@@ -176,6 +176,15 @@ class RunFolder:
         raise UsageError(missing or f"{self} is not a run folder: it has no {name}.")
 
 
+def run_of(recommendation: Recommendation, *folders: Path) -> RunFolder | None:
+    """Returns the first of the folders that is the run of the recommendation; None without one."""
+    for run in map(RunFolder, folders):
+        complete = all((run.path / name).exists() for name in ("measurements.json", "recommendation.json"))
+        if complete and run.recommendation().provenance == recommendation.provenance:
+            return run
+    return None
+
+
 def as_json(document: Any) -> str:
     """Returns one of the API's documents as JSON; datetimes become ISO 8601."""
     return json.dumps(document, indent=2, default=_plain)

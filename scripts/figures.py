@@ -18,19 +18,19 @@ from workloads import ROOT
 from workloads.contract import PACKAGES
 
 BUDGETS = {
-    "inference_recommender": 19_415,
+    "inference_recommender": 19_225,
     "model_build": 13_320,
     "local_aws": 8_326,
     "containers": 6_958,
     "aws_api": 1_403,
     "stacks": 7_030,
-    "workloads": 3_912,
-    "benchmarks": 4_277,
+    "workloads": 3_894,
+    "benchmarks": 4_261,
     "scripts": 3_574,
     "tests": 51_936,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
-PRODUCTION_LINES = 68_215
+PRODUCTION_LINES = 67_991
 SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
 

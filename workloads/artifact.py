@@ -60,9 +60,7 @@ class ModelArtifact(Document):
         default=(), description="The CPU flags in /proc/cpuinfo of which the model needs one. Empty: it needs none."
     )
     runner_up: RunnerUp | None = Field(default=None, description="None: built without --compare-runtimes.")
-    parity: ParityReport | None = Field(
-        description="None: the compiling machine cannot run the model, so nothing was compared."
-    )
+    parity: ParityReport | None = Field(description="None: the compiling machine cannot run the model.")
 
 
 def artifact_file(root: Path, workload: str, variant: str) -> Path:

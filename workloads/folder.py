@@ -1,7 +1,4 @@
-"""Finds and reads workload folders.
-
-A workload is a folder with a `workload.toml`; adding one needs no code. Nothing here knows what a model is.
-"""
+"""Finds and reads workloads: folders with a `workload.toml`."""
 
 import contextlib
 from collections.abc import Mapping, Sequence

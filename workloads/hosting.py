@@ -163,9 +163,7 @@ class Shadow(Document):
     target: str = Field(description="The target or variant that is tried.")
     instance_type: InstanceType
     instance_count: PositiveInt = 1
-    percent: Annotated[int, Field(ge=1, le=100)] = Field(
-        default=100, description="Share of the requests that is copied to it."
-    )
+    percent: Annotated[int, Field(ge=1, le=100)] = Field(default=100, description="Share of requests that is copied.")
     image_uri: EcrImage | None = Field(
         default=None, description="Its own image; hosting.image_uri is the other's. None: ours of that version."
     )

@@ -1,8 +1,4 @@
-"""`[objective]` and `[sizing]` of workload.toml: the latency or throughput to keep, the load, and the headroom.
-
-Here are also the names of the custom CloudWatch metrics that show whether it is kept: programs and client code publish
-them, a stack's alarms read them.
-"""
+"""`[objective]` and `[sizing]` of workload.toml: the latency or throughput to keep, the load, and the headroom."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

@@ -87,14 +87,40 @@ class ScalingAdvice(Document):
     reason: str | None = Field(default=None, description="Why there is no answer.")
 
 
-class Candidate(Document):
-    """A tested configuration. All rates are per instance; all costs are for the sized fleet at the peak."""
+class MeasuredConfiguration(Document):
+    """A tested configuration and the test's figures, per instance."""
 
     instance_type: str
-    variant: str | None = Field(
-        default=None, description="The variant or target that was tested; None is the hosted one."
-    )
+    variant: str | None = Field(default=None, description="The variant or target tested; None is the hosted one.")
     environment: dict[str, str] = {}
+    closed_loop_invocations_per_minute: float | None = Field(
+        default=None, description="The highest rate of the closed-loop test within its limits: a job's MaxInvocations."
+    )
+    closed_loop_invocations_interval: tuple[float, float] | None = Field(
+        default=None, description="95 % confidence interval of that rate, where the time series allows one."
+    )
+    model_latency_ms: float | None = Field(default=None, description="The job's figure, of no documented percentile.")
+    cpu_utilization_percent: float | None = None
+    memory_utilization_percent: float | None = None
+    warm_up_s: float | None = Field(default=None, description="How long the test warmed up; excluded from the rate.")
+    client_latency_ms: dict[str, float] = Field(default={}, description="By percentile, from actual send.")
+    client_latency_from_intended_ms: dict[str, float] = Field(
+        default={},
+        description="By percentile, from intended send. The generator, or a full set of connections, held requests "
+        "back by the difference.",
+    )
+    scaling_advice: ScalingAdvice | None = Field(default=None, description="AWS's own; None: it was not asked.")
+
+    @property
+    def title(self) -> str:
+        """Instance type, variant and environment, such as "ml.c5.xlarge cpu-int8 THREADS=2"."""
+        settings = (f"{key}={value}" for key, value in sorted(self.environment.items()))
+        return " ".join(filter(None, (self.instance_type, self.variant, *settings)))
+
+
+class Candidate(MeasuredConfiguration):
+    """A tested configuration that is judged and sized. All costs are for the sized fleet at the peak."""
+
     max_invocations_per_minute: float | None = Field(
         default=None, description="The capacity of an instance, which sizes the fleet."
     )
@@ -105,29 +131,16 @@ class Candidate(Document):
     poisson_invocations_per_minute: float | None = Field(
         default=None, description="Estimated capacity for Poisson arrivals; None if the workload's own are Poisson."
     )
-    closed_loop_invocations_per_minute: float | None = Field(
-        default=None, description="The rate of the closed-loop test: a job's MaxInvocations."
-    )
-    closed_loop_invocations_interval: tuple[float, float] | None = None
-    model_latency_ms: float | None = Field(
-        default=None, description="The job's own figure, of no documented percentile."
-    )
     objective_latency_ms: float | None = Field(
         default=None,
         description="At that rate and the objective's percentile, by CloudWatch or our own records; None: unverified.",
     )
     model_latency_percentiles_ms: LatencyPercentiles = LatencyPercentiles()
-    cpu_utilization_percent: float | None = None
-    memory_utilization_percent: float | None = None
     instance_count: int | None = None
     instance_count_parts: dict[str, int] = Field(
         default={}, description="The instances that the peak needs, and what each kind of headroom added to them."
     )
-    warm_up_s: float | None = Field(default=None, description="How long the test warmed up; excluded from the rate.")
-    client_latency_ms: dict[str, float] = Field(default={}, description="By percentile, from actual send.")
-    client_latency_from_intended_ms: dict[str, float] = Field(default={}, description="The same from intended send.")
     autoscaling: Autoscaling | None = None
-    scaling_advice: ScalingAdvice | None = Field(default=None, description="AWS's own; None: it was not asked.")
     cost_per_hour_usd: float | None = None
     cost_per_million_invocations_usd: float | None = None
     cost_reason: str | None = Field(default=None, description="Why a cost is unknown, or where its price is from.")

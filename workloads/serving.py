@@ -35,9 +35,7 @@ class Serving(Document):
     max_batch_size: PositiveInt = 32
     dynamic_batching: bool = Field(default=True, description="Requests that wait are answered together.")
     preferred_batch_sizes: tuple[PositiveInt, ...] = ()
-    max_queue_delay_ms: Annotated[float, Field(ge=0)] = Field(
-        default=0.0, description="Triton counts it in µs: 0.1 is 100 µs."
-    )
+    max_queue_delay_ms: Annotated[float, Field(ge=0)] = Field(default=0.0, description="Counted in µs: 0.1 is 100 µs.")
     model_instances: PositiveInt | None = Field(
         default=None,
         description="Copies of the model that run side by side; on a GPU instance, on each GPU. The short form of one "

@@ -13,6 +13,9 @@ from workloads.objective import TargetObjective
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 InstanceType = Annotated[str, Field(pattern=r"^(ml\.)?[a-z0-9-]+\.[a-z0-9]+$")]
+Fp32Layers = Annotated[
+    tuple[str, ...], Field(description="Layers kept in fp32 in an int8 or fp16 model, as the parity gate names them.")
+]
 
 
 class Parity(Document):
@@ -86,9 +89,7 @@ class OnnxRuntimeTarget(_Target):
         default="fp32", description="int8: weights, with activations scaled as they come."
     )
     threads: PositiveInt = Field(default=1, description="Intra-op threads of each model instance.")
-    fp32_layers: tuple[str, ...] = Field(
-        default=(), description="Layers kept in fp32 in an int8 model, by the names the parity gate prints."
-    )
+    fp32_layers: Fp32Layers = ()
 
 
 BF16_INSTRUCTION_SETS = ("amx_bf16", "avx512_bf16")
@@ -105,9 +106,7 @@ class OpenVinoTarget(_Target):
         "evaluation texts.",
     )
     threads: PositiveInt = Field(default=1, description="Threads of each model instance.")
-    fp32_layers: tuple[str, ...] = Field(
-        default=(), description="Layers kept in fp32 in an int8 model, by the names the parity gate prints."
-    )
+    fp32_layers: Fp32Layers = ()
 
     @property
     def instruction_sets(self) -> tuple[str, ...]:
@@ -161,12 +160,9 @@ class TensorRtTarget(_Target):
 
     runtime: Literal["tensorrt"]
     precision: Literal["fp32", "fp16", "int8"] = Field(
-        default="fp32",
-        description="int8: products of weights, with ranges seen on evaluation texts; the rest is fp16.",
+        default="fp32", description="int8: products of weights, with ranges seen on evaluation texts; the rest is fp16."
     )
-    fp32_layers: tuple[str, ...] = Field(
-        default=(), description="Layers kept in fp32 in an fp16 or int8 engine, by the names the parity gate prints."
-    )
+    fp32_layers: Fp32Layers = ()
     builder_optimization_level: Annotated[int, Field(ge=0, le=5)] = 3
 
     @property
@@ -201,9 +197,7 @@ class NeuronTarget(_Target):
     cast: Literal["none", "matmult", "all"] = Field(
         default="all", description="Operations that the compiler casts from fp32 to bf16."
     )
-    batch_size: PositiveInt = Field(
-        default=1, description="Rows of one inference on one model copy; shorter are padded."
-    )
+    batch_size: PositiveInt = Field(default=1, description="Rows of an inference on a model copy; shorter are padded.")
     sequence_lengths: tuple[PositiveInt, ...] = Field(
         default=(),
         description="A graph is compiled for each and a request takes the shortest that fits. "
@@ -236,9 +230,7 @@ class NeuronTarget(_Target):
         if self.pipeline_cores != 1 and self.runtime == "neuronx":
             raise ValueError("pipeline_cores: NeuronCore pipelines are Inf1's; leave it out for neuronx.")
         if self.pipeline_cores != 1 and self.placement == "data-parallel":
-            raise ValueError(
-                'pipeline_cores: a pipelined model cannot be data parallel; say placement = "one-per-core".'
-            )
+            raise ValueError('pipeline_cores: a pipeline cannot be data parallel; say placement = "one-per-core".')
         return self
 
 

@@ -108,9 +108,7 @@ class Recommender(Document):
         description="Most similar model of SageMaker's ListModelMetadata. Default: BERT's architecture, if the "
         "checkpoint's name has it.",
     )
-    role_arn: str | None = Field(
-        default=None, description="Role of jobs and of several generators. Default: the stack's."
-    )
+    role_arn: str | None = Field(default=None, description="Role of jobs and several generators. Default: the stack's.")
     bucket: str | None = Field(
         default=None, description="Bucket of payloads. Default: SageMaker's bucket of account and region."
     )
@@ -141,8 +139,7 @@ class Recommender(Document):
         description="InferenceAmiVersion of an experiment's GPU instances. Default: what the image needs there.",
     )
     ignore_driver: bool = Field(
-        default=False,
-        description="Send a job also to hosts whose default GPU driver is known not to start the image.",
+        default=False, description="Send a job also to hosts whose default GPU driver is known not to start the image."
     )
     load: Literal["sagemaker", "load-test"] | None = Field(
         default=None,
@@ -178,9 +175,7 @@ class Published(Document):
     inputs: tuple[ModelInput, ...] = Field(
         default=(), description="The tensors of the compiled model, in the place of [model]'s."
     )
-    rows_per_invocation: PositiveInt = Field(
-        default=1, description="Rows of every request, in the place of [objective]'s."
-    )
+    rows_per_invocation: PositiveInt = Field(default=1, description="Rows of a request, in place of [objective]'s.")
     rows: dict[str, PositiveInt] = Field(
         default={}, description="Rows of each request by variant, in the place of rows_per_invocation."
     )

@@ -34,10 +34,11 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from workloads.errors import ProjectError, UsageError
+from workloads.errors import UsageError
 from workloads.evaluation import Example
 from workloads.folder import WorkloadFolder, load_workload
 from workloads.model import QuestionAnswering, TextClassification, TextPairScoring, TextToText
+from workloads.program import exit_code
 
 BATCH_SIZE = 48
 PEAK_LEARNING_RATE = 1e-3
@@ -69,12 +70,8 @@ class Head(nn.Module):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Trains, and writes the checkpoint."""
     options = _parser().parse_args(arguments)
-    try:
-        workload = load_workload(options.workload)
-        train(workload, workload.evaluation(options.examples), options.output, steps=options.steps, seed=options.seed)
-    except ProjectError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
+    workload = load_workload(options.workload)
+    train(workload, workload.evaluation(options.examples), options.output, steps=options.steps, seed=options.seed)
     return 0
 
 
@@ -215,4 +212,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

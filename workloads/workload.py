@@ -76,9 +76,7 @@ class Workload(Document):
         description="Of every target that has no [targets.NAME.objective]. Read it as `latency_objective`."
     )
     sizing: Sizing = Sizing()
-    traffic: dict[Name, Traffic] = Field(
-        default={}, description="Load profiles by name; without any there is no load test."
-    )
+    traffic: dict[Name, Traffic] = Field(default={}, description="Load profiles by name. Without any: no load test.")
     published: dict[Name, Published] = Field(
         default={}, description="Experiments of which others published the figures, with their model and their load."
     )

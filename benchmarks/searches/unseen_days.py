@@ -9,7 +9,6 @@ three weeks of June 1998, so the days from 22 June on are unseen. Exits with 1 i
 tolerance of 5 minutes on fewer than 95 % of the days, or costs more than 1.25 × perfect foresight.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +16,7 @@ from datetime import date, timedelta
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
-from benchmarks import goals
+from benchmarks import goals, harness
 from benchmarks.goals import Goal
 from inference_recommender.simulate.curve import MOST_IN_TIME, queue_curve
 from inference_recommender.simulate.functions import BUILT_IN
@@ -40,7 +39,7 @@ LINE = "{:12} {:>9} {:>13} {:>10}  {}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.parser(__doc__)
     parser.add_argument("--counts", type=Path, default=Path("build/invocation_count.csv"))
     parser.add_argument("--from", dest="first", type=date.fromisoformat, default=UNSEEN_FROM, metavar="DATE")
     options = parser.parse_args(arguments)

@@ -1,7 +1,4 @@
-"""The models of latency.py: checkpoints in published sizes with made-up weights, and spellcheck's own.
-
-The folder of a checkpoint has its `Setup`: the token ids that decoding needs, and the calls that engines answer.
-"""
+"""The models of latency.py: checkpoints in published sizes with made-up weights, and spellcheck's own."""
 
 import json
 import shutil
@@ -54,7 +51,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """Token ids, limits and calls of a checkpoint."""
+    """Token ids, limits and calls of a checkpoint, in a file of its folder."""
 
     start: int
     end: int

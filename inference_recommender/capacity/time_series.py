@@ -70,10 +70,7 @@ class Series(Document):
         return tuple(None if count is None else count * 60 / self.period_s for count in self.invocations)
 
     def complete(self) -> "Series":
-        """Returns the series without its first and last points, which cover only a part of their period.
-
-        A series of fewer than three points is returned unchanged.
-        """
+        """Returns the series without its first and last points, which cover only a part of their period."""
         if len(self.seconds) < 3:
             return self
         columns = {name: getattr(self, name)[1:-1] for name in ("seconds", *COLUMNS, "stalled_s")}

@@ -95,7 +95,6 @@ def _verdict(comparison: RunComparison) -> ReportVerdict:
 
 
 def _decision(comparison: RunComparison) -> str:
-    """Returns what to do, in a sentence or two."""
     match _verdict(comparison):
         case "met":
             return "No regression was found."

@@ -11,7 +11,7 @@ from rich.console import Console
 from aws_api.errors import AwsUnavailable
 from aws_api.sagemaker import SageMakerAccount
 from inference_recommender.cli import arguments
-from inference_recommender.cli.report import write_experiment
+from inference_recommender.cli.report import write_page
 from inference_recommender.experiment.measure import ExperimentRun, measure_cells
 from inference_recommender.experiment.plan import (
     Experiment,
@@ -56,13 +56,7 @@ ROLE_PLACEHOLDER = "arn:aws:iam::000000000000:role/RecommenderRole"
 def add(commands: Commands) -> None:
     parser = add_command(commands, "experiment text_classification --traffic production")
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD")
-    parser.add_argument(
-        "--published",
-        nargs="?",
-        const="",
-        metavar="NAME",
-        help="a [published.NAME] of workload.toml with its variants, types, traffic and model; default: the first",
-    )
+    parser.add_argument("--published", nargs="?", const="", metavar="NAME", help="[published.NAME]; default: the first")
     parser.add_argument(
         "--variants",
         nargs="+",
@@ -70,9 +64,7 @@ def add(commands: Commands) -> None:
         metavar="NAME",
         help="variants, targets or patterns (ort-*); default: every variant, or every target if a target is hosted",
     )
-    parser.add_argument(
-        "--instance-types", nargs="+", default=[], metavar="TYPE", help="default: each target's instance_types"
-    )
+    parser.add_argument("--instance-types", nargs="+", default=[], metavar="TYPE", help="default: the targets' own")
     parser.add_argument("--traffic", metavar="NAME", help="a [traffic.NAME] of workload.toml; default: production")
     parser.add_argument("--baseline", metavar="TYPE[/VARIANT]", help="the cell for ratios; default: none")
     arguments.add_prices(parser)
@@ -118,7 +110,7 @@ def _experiment(options: argparse.Namespace, stderr: Console) -> int:
             progress=progress,
         )
         _measure(run, stderr)
-    report = write_experiment(folder)
+    report = write_page(folder.path)
     print_result(report, json=options.json, log_width=TABLE_WIDTH)
     tell(stderr, f"Report: {from_here(folder.report)}")
     if report.verdict == "unknown":
@@ -132,7 +124,7 @@ def _measure(run: ExperimentRun, stderr: Console) -> None:
         measure_cells(run)
     except (KeyboardInterrupt, Interrupted, AwsUnavailable) as error:
         if run.folder.measured():
-            write_experiment(run.folder)
+            write_page(run.folder.path)
         count = len(run.experiment.cells)
         tell(
             stderr,

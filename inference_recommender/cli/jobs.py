@@ -229,8 +229,7 @@ def _tests(tests: tuple[Measurement, ...], local_vcpus: int | None) -> Table:
 
 def _name(test: Measurement) -> str:
     """Returns what the test ran on: the endpoint's name if the job does not report the type."""
-    known = test.endpoint_name if test.instance_type == "unknown" else test.instance_type
-    return " ".join([known, *(f"{key}={value}" for key, value in test.environment.items())])
+    return test.endpoint_name if test.instance_type == "unknown" else test.title
 
 
 def _show(results: Sequence[CleanupResult], *, as_json: bool) -> None:

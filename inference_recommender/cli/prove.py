@@ -31,13 +31,7 @@ inconclusive, or the generator was the bottleneck."""
 def add(commands: Commands) -> None:
     parser = add_command(commands, "prove spellcheck --url http://localhost:8000", DESCRIPTION)
     parser.add_argument("workload", metavar="WORKLOAD", help="its recommendation is proven")
-    parser.add_argument(
-        "--from",
-        type=Path,
-        dest="source",
-        metavar="FILE",
-        help="recommendation; default: recommendation.json of the workload",
-    )
+    parser.add_argument("--from", type=Path, dest="source", metavar="FILE", help="default: the workload's own")
     server = parser.add_mutually_exclusive_group()
     server.add_argument("--endpoint", metavar="NAME", help="endpoint to load; default: the stack's")
     server.add_argument("--url", metavar="URL", help="KServe v2 server to load, or the infer URL of its model")
@@ -48,9 +42,7 @@ def add(commands: Commands) -> None:
         metavar="S",
         help=f"seconds of load after the warm-up; default: {DURATION_S:g}, more for bursty arrivals",
     )
-    parser.add_argument(
-        "--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="folder for run folders; default: runs/"
-    )
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="default: runs/")
     parser.add_argument("--json", action="store_true", help="print the proof as one JSON document")
     parser.set_defaults(command=_prove)
 

@@ -1,7 +1,8 @@
 """`report`: renders a run, proof, search, simulation or experiment from its folder, without AWS."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ from inference_recommender.experiment.result import PLAN as EXPERIMENT
 from inference_recommender.experiment.result import ExperimentFolder, conclude
 from inference_recommender.output import Commands, add_command
 from inference_recommender.report import plots
-from inference_recommender.report.document import Report, ReportKind
+from inference_recommender.report.document import Plot, Report, ReportKind
 from inference_recommender.report.inputs import read_inputs
 from inference_recommender.report.markdown import markdown
 from inference_recommender.report.page import page, render
-from inference_recommender.report.run_report import draw, proof_report, run_report
+from inference_recommender.report.run_report import proof_report, run_plots, run_report
 from inference_recommender.report.simulation_report import SIMULATION, Simulation
 from inference_recommender.report.text import print_result
 from inference_recommender.run_folder import RunFolder
@@ -40,22 +41,15 @@ DESCRIPTION = """Renders a folder below runs/: a run, a proof, a capacity search
 simulation or an experiment. html writes report.html into the folder and prints its path. The other formats go to
 stdout: text as the command printed it, markdown for the body of a pull request, json as a document. --all writes the
 page of every folder and runs/index.html with links to them."""
+DrawPlots = Callable[[], Mapping[str, Plot]]
+"""Returns a report's plots by title."""
 
 
 def add(commands: Commands) -> None:
     parser = add_command(commands, "report runs/NAME", DESCRIPTION)
     parser.add_argument("run", type=Path, nargs="?", metavar="RUN", help="a folder below runs/")
-    parser.add_argument(
-        "--all",
-        type=Path,
-        nargs="?",
-        const=ROOT / "runs",
-        metavar="DIR",
-        help="write an index of all runs; default: runs/",
-    )
-    parser.add_argument(
-        "--format", choices=("html", "text", "markdown", "json"), default="html", help="default: html, a file"
-    )
+    parser.add_argument("--all", type=Path, nargs="?", const=ROOT / "runs", metavar="DIR", help="index of all runs")
+    parser.add_argument("--format", choices=("html", "text", "markdown", "json"), default="html", help="default: html")
     parser.set_defaults(command=_report)
 
 
@@ -69,7 +63,8 @@ def _report(options: argparse.Namespace, stderr: Console) -> int:
         return 0
     match options.format:
         case "html":
-            print(write_page(options.run))
+            write_page(options.run)
+            print(RunFolder(options.run).report)
         case "markdown":
             print(markdown(read_report(options.run)), end="")
         case _:
@@ -84,50 +79,41 @@ def kind_of(path: Path) -> ReportKind:
 
 def read_report(path: Path) -> Report:
     """Reads a folder. Raises `UsageError` or `InvalidDocument`."""
-    name, run_folder, inputs = path.resolve().name, RunFolder(path), read_inputs(path)
-    match kind_of(path):
-        case "experiment":
-            return experiment_report(name, conclude(ExperimentFolder(path)), inputs)
-        case "simulation":
-            return Simulation.from_json(path / SIMULATION).report
-        case "tune":
-            return TuneFolder(path).result()
-        case "proof":
-            workload = run_folder.workload() if (path / "workload.json").exists() else None
-            return proof_report(name, Proof.from_json(path / PROOF), workload, inputs)
-        case _:
-            measured = run_folder.measurements() if (path / "measurements.json").exists() else ()
-            return run_report(name, run_folder.workload(), run_folder.recommendation(), inputs, measured)
+    return _read(path)[0]
 
 
-def write_page(path: Path) -> Path:
-    """Writes a folder's report.html and returns its path. Raises `UsageError` or `InvalidDocument`."""
-    run_folder = RunFolder(path)
+def _read(path: Path) -> tuple[Report, DrawPlots]:
+    name, folder, inputs = path.resolve().name, RunFolder(path), read_inputs(path)
     match kind_of(path):
         case "experiment":
-            write_experiment(ExperimentFolder(path))
-        case "run":
-            draw(run_folder)
-        case "tune":
-            report = TuneFolder(path).result()
-            run_folder.keep_report(page(report, tune_figures(report)))
+            result = conclude(ExperimentFolder(path))
+            return experiment_report(name, result, inputs), partial(experiment_plots, result)
         case "simulation":
             simulation = Simulation.from_json(path / SIMULATION)
             day = simulation.day
-            figures = {"Worst day": plots.worst_day(day.start, day.serving, day.desired, day.ideal)}
-            run_folder.keep_report(page(simulation.report, figures))
+            return simulation.report, lambda: {
+                "Worst day": plots.worst_day(day.start, day.serving, day.desired, day.ideal)
+            }
+        case "tune":
+            report = TuneFolder(path).result()
+            return report, partial(tune_figures, report)
+        case "proof":
+            workload = folder.workload() if (path / "workload.json").exists() else None
+            proof = Proof.from_json(path / PROOF)
+            return proof_report(name, proof, workload, inputs), lambda: {"Latency by load": plots.of_proof(proof)}
         case _:
-            figures = {"Latency by load": plots.of_proof(Proof.from_json(path / PROOF))}
-            run_folder.keep_report(page(read_report(path), figures))
-    return run_folder.report
+            tested, recommendation = folder.workload(), folder.recommendation()
+            measured = folder.measurements() if (path / "measurements.json").exists() else ()
+            report = run_report(name, tested, recommendation, inputs, measured)
+            return report, lambda: run_plots(tested, recommendation, measured, folder.request())
 
 
-def write_experiment(folder: ExperimentFolder) -> Report:
-    """Sizes and compares the cells measured so far, and writes result.json and the page."""
-    result = conclude(folder)
-    report = experiment_report(folder.path.resolve().name, result, read_inputs(folder.path))
-    report.write_json(folder.path / "result.json")
-    folder.keep_report(page(report, experiment_plots(result)))
+def write_page(path: Path) -> Report:
+    """Writes a folder's report.html, and an experiment's result.json. Raises `UsageError` or `InvalidDocument`."""
+    report, draw_plots = _read(path)
+    if report.kind == "experiment":
+        report.write_json(path / "result.json")
+    RunFolder(path).keep_report(page(report, draw_plots()))
     return report
 
 
@@ -142,8 +128,7 @@ def _entries(runs: Path) -> Iterator[dict[str, Any]]:
     """Yields each folder with its report, or with the reason why it has none."""
     for path in sorted(each for each in runs.iterdir() if each.is_dir() and not each.is_symlink()):
         try:
-            write_page(path)
-            report = read_report(path)
+            report = write_page(path)
         except ProjectError as error:
             yield {"name": path.name, "report": None, "problem": str(error), "made_at": ""}
             continue

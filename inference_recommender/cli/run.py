@@ -55,39 +55,23 @@ def add(commands: Commands, *, make_search: MakeSearch, generator: Generator, co
         choices=["default", "advanced"],
         help="advanced: a load test with the workload's traffic; default: the service's traffic, at most 45 minutes",
     )
-    source.add_argument(
-        "--endpoint", metavar="NAME", help="endpoint to measure; with --job default, tested beside the instance types"
-    )
+    source.add_argument("--endpoint", metavar="NAME", help="endpoint to measure; a default job tests it, too")
     source.add_argument("--url", metavar="URL", help="KServe v2 server to measure, or the infer URL of its model")
     source.add_argument("--instances", metavar="[Nx]TYPE", help="instances behind --url, such as 2xml.inf2.xlarge")
-    source.add_argument(
-        "--traffic", metavar="NAME", help="a [traffic.NAME] of workload.toml; a job's default: production"
-    )
+    source.add_argument("--traffic", metavar="NAME", help="a [traffic.NAME]; a job's default: production")
     source.add_argument(
         "--search",
         action="store_true",
         help="also search the capacity with open-loop arrivals; a job's candidates on temporary "
         "endpoints. An estimate below 40 %% of the closed-loop rate is always checked by such a search",
     )
-    source.add_argument(
-        "--cold-start",
-        action="store_true",
-        help="measure only how long new endpoints take to start, or --endpoint took",
-    )
+    source.add_argument("--cold-start", action="store_true", help="time only the start of new endpoints or --endpoint")
     source.add_argument("--target", metavar="NAME", help="target of the build; default: what the stack deployed")
     source.add_argument("--from-default", type=Path, metavar="RUN", help="test the candidates of a default job's run")
     source.add_argument("--payloads", type=Path, metavar="FILE", help="other payloads, in the form of payloads.jsonl")
-    source.add_argument(
-        "--max-duration-s", type=arguments.positive, metavar="S", help="time of an open-loop search; default: 270"
-    )
-    source.add_argument(
-        "--rows", type=arguments.count, metavar="N", help="rows of every request; default: the objective's"
-    )
-    source.add_argument(
-        "--payload-format",
-        choices=["json", "binary"],
-        help="KServe's form of every request; default: the objective's payload_format",
-    )
+    source.add_argument("--max-duration-s", type=arguments.positive, metavar="S", help="search time; default: 270")
+    source.add_argument("--rows", type=arguments.count, metavar="N", help="rows a request; default: the objective's")
+    source.add_argument("--payload-format", choices=["json", "binary"], help="of requests; default: the objective's")
     arguments.add_settings(parser)
     parser.add_argument("--name", metavar="NAME", help="of job and run folder; default: workload, traffic and time")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="continue the run of an interrupted job")
@@ -136,7 +120,6 @@ def _check_options(options: argparse.Namespace) -> None:
 
 
 def _cannot_run_a_job(folder: WorkloadFolder, account: SageMakerAccount, stderr: Console) -> bool:
-    """Returns whether a job's hosts could not start the model."""
     workload = folder.workload
     if workload.recommender.ignore_driver or workload.recommender.model:
         return False

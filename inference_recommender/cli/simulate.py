@@ -113,9 +113,7 @@ def add(commands: Commands) -> None:
         help=f"number of seeds; default: {SEEDS}, or {SEEDS_OF_LONG} for a trace of more than a week",
     )
     arguments.add_settings(parser, "simulation.KEY", "simulation.provisioning_s")
-    parser.add_argument(
-        "--optimise", action="store_true", help="search the cheapest policy within the tolerance and write it"
-    )
+    parser.add_argument("--optimise", action="store_true", help="write the cheapest policy within the tolerance")
     parser.add_argument(
         "--policy",
         action="append",
@@ -124,12 +122,8 @@ def add(commands: Commands) -> None:
         metavar="POLICY",
         help=f"{', '.join(BUILT_IN)} or FILE.py:FUNCTION; can be repeated. A function is compared, never written",
     )
-    parser.add_argument(
-        "--judge-on", metavar="TRACE", help="a CSV file that begins where --trace ends; its days judge the policies"
-    )
-    parser.add_argument(
-        "--fit", action="store_true", help="fit an arrival process to a file of time stamps; simulates nothing"
-    )
+    parser.add_argument("--judge-on", metavar="TRACE", help="CSV file that follows --trace; its days judge policies")
+    parser.add_argument("--fit", action="store_true", help="fit an arrival process to time stamps; simulates nothing")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="default: runs/")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
     parser.set_defaults(command=_simulate)
@@ -194,7 +188,6 @@ def _dispersion(folder: WorkloadFolder, traffic: TrafficSource) -> float:
 def _searched(
     case: SimulationCase, recommended: Policy, seeds: range, workload: Workload, stderr: Console
 ) -> PolicySearchResult:
-    """Searches the cheapest policy within the tolerance."""
     held_out = seeds_held_out(case.tolerance)
     tell(stderr, f"Searching policies on {SEARCH_SEEDS} seeds each. {held_out} held-out seeds confirm the choice.")
     with workers(case, SEARCH_SEEDS * SEARCHED) as pool, _progress(stderr, None) as done:
@@ -273,7 +266,6 @@ def _progress(stderr: Console, total: int | None) -> Iterator[Callable[[int], No
 
 
 def _workload(options: argparse.Namespace) -> WorkloadFolder:
-    """Returns the workload with the keys of --set."""
     folder = load_workload(options.workload)
     folder = folder.measured_on(measured_target(options.source or folder.recommendation_file))
     of_objective = [each for each in options.settings if each.startswith("objective.")]

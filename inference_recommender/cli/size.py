@@ -55,11 +55,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--from", nargs="+", dest="source", metavar="[TYPE=]PATH", help="the evidence; TYPE is a batch's instance type"
     )
-    parser.add_argument(
-        "--workload",
-        metavar="NAME",
-        help="take objective and [sizing] from this workload; default: the folder's, else latency is not judged",
-    )
+    parser.add_argument("--workload", metavar="NAME", help="has objective and [sizing]; default: the folder's, if any")
     parser.add_argument(
         "--peak-invocations-per-minute", type=arguments.positive, metavar="N", help="default: the workload's"
     )
@@ -70,23 +66,13 @@ def add(commands: Commands) -> None:
         help="limit of model latency; default percentile: the folder's, else the job's one figure is judged",
     )
     arguments.add_settings(parser, "sizing.KEY", "sizing.headroom")
-    parser.add_argument(
-        "--baseline", nargs="+", metavar="[TYPE=]PATH", help="reports or a rate to compare a batch with"
-    )
-    parser.add_argument(
-        "--rows-per-run", type=arguments.count, metavar="N", help="of a batch; default: the rows in its reports"
-    )
-    parser.add_argument(
-        "--region", metavar="REGION", help="region of the prices; default: the job's, and us-east-1 for a batch"
-    )
+    parser.add_argument("--baseline", nargs="+", metavar="[TYPE=]PATH", help="reports or a rate to compare with")
+    parser.add_argument("--rows-per-run", type=arguments.count, metavar="N", help="of a batch; default: its reports'")
+    parser.add_argument("--region", metavar="REGION", help="of the prices; default: the job's, us-east-1 for a batch")
     arguments.add_prices(parser)
     parser.add_argument("--recommend", action="store_true", help="write the batch's recommendation.json for review")
     parser.add_argument("--explain", action="store_true", help="print the source of each price")
-    parser.add_argument(
-        "--refresh-prices",
-        action="store_true",
-        help="fetch prices from the Price List API into prices.json, for review",
-    )
+    parser.add_argument("--refresh-prices", action="store_true", help="fetch prices.json from the Price List API")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
     parser.set_defaults(command=_size)
 

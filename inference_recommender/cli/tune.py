@@ -61,9 +61,7 @@ def add(commands: Commands) -> None:
     parser = add_command(commands, example, DESCRIPTION)
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD")
     arguments.add_settings(parser, "tune.KEY", "tune.max_duration_s")
-    parser.add_argument(
-        "--instance-type", metavar="TYPE", help="type that this machine represents, for the cost per million"
-    )
+    parser.add_argument("--instance-type", metavar="TYPE", help="the type that this machine stands for, for the cost")
     parser.add_argument("--runs", type=Path, metavar="DIR", help="parent of the search's folder; default: runs")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="continue a search; no probe is repeated")
     parser.add_argument("--dry-run", action="store_true", help="print the configurations; start nothing")

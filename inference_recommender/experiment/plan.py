@@ -71,10 +71,7 @@ class CellBatch(Document):
     def failed(self, instance_type: str, why: str) -> Measurement:
         """Returns the measurement of a cell whose test failed."""
         return Measurement(
-            instance_type=instance_type,
-            variant=self.variant,
-            endpoint_name=self.name,
-            failure_reason=why,
+            instance_type=instance_type, variant=self.variant, endpoint_name=self.name, failure_reason=why
         )
 
 

@@ -45,7 +45,6 @@ class FleetProof:
     recommendation: Recommendation
     """The recommendation with the proof."""
     file: Path
-    """The file of the recommendation."""
     run_folder: RunFolder
     report: Path | None
     """The report of the recommendation's run; None if its folder is on another machine."""

@@ -109,7 +109,6 @@ class JobPlan:
     """None if the service chooses the traffic."""
     warnings: tuple[str, ...]
     existing_endpoint: SystemUnderTest | None = None
-    """An existing endpoint that the job tests."""
 
     @property
     def request(self) -> dict[str, Any]:

@@ -161,11 +161,7 @@ def measurement(outcome: Outcome, plan: LoadPlan, system: SystemUnderTest) -> Me
     """Returns a generator's result, or that of several, per instance. Without a summary it has only the reason."""
     summary, count = outcome.summary, system.instances
     if summary is None or not outcome.records.exists():
-        return Measurement(
-            instance_type=system.instance_type,
-            endpoint_name=system.name,
-            failure_reason=outcome.reason,
-        )
+        return Measurement(instance_type=system.instance_type, endpoint_name=system.name, failure_reason=outcome.reason)
     series = time_series(SentRequests.read(outcome.records), plan, summary)
     quantiles, rate = series.model_latency_quantiles_ms, summary["closed_loop_invocations_per_minute"]
     low, high = summary["closed_loop_invocations_interval"] or (None, None)

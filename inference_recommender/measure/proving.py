@@ -36,6 +36,8 @@ from workloads import (
 PROOF = "proof.json"
 """The file with the proof, in its run folder."""
 WORST_FIRST = ("missed", "unclear", "kept")
+COPIED = ("requests", "late", "late_allowed", "errors", "duration_s", "rises")
+"""Fields that a scenario takes from the interval unchanged."""
 PEAK_SHARE = 0.5
 """The share of the time that the peak may take if a second load follows."""
 
@@ -49,7 +51,6 @@ OPTIONAL_LOAD_S = 300.0
 class Load:
     name: Literal["peak", "instance-lost", "zone-lost"]
     instances_left: int
-    """The number of the recommended fleet's instances that are left."""
     per_instance: float | None
     """Invocations per minute of each instance; None if no instance is left."""
     required: bool
@@ -242,12 +243,7 @@ def _scenario(load: Load, test: SequentialTest | None) -> ProofScenario:
         verdict=test.verdict if test is not None else "missed",
         latency_ms=_finite(interval.latency_ms) if interval else None,
         latency_interval_ms=(_finite(interval.low_ms), _finite(interval.high_ms)) if interval else (None, None),
-        requests=interval.requests if interval else 0,
-        late=interval.late if interval else 0,
-        late_allowed=interval.late_allowed if interval else 0,
-        errors=interval.errors if interval else 0,
-        duration_s=interval.duration_s if interval else 0.0,
-        rises=interval.rises if interval else False,
+        **({name: getattr(interval, name) for name in COPIED} if interval else {}),
     )
 
 

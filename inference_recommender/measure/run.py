@@ -1,7 +1,6 @@
 """The use case of `run`: measure by a job or by the load generator, search if necessary, decide, and write the result.
 
-It is the same on AWS and on a local account. A `Source` measures; the open-loop search is optional, and checks an
-estimate that is far below the closed-loop rate.
+It is the same on AWS and on a local account.
 """
 
 from collections.abc import Callable, Sequence

@@ -33,7 +33,6 @@ class SystemUnderTest:
     """The endpoint's name or the URL."""
     url: str | None = None
     variant: str | None = None
-    """The endpoint's production variant."""
     instance_type: str = UNKNOWN_TYPE
     instances: int = 1
     """The number of instances that share the requests."""

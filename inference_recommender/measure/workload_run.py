@@ -1,7 +1,4 @@
-"""`inference_recommender.run`, and what the command `run` shares with it: the system and the test of the generator.
-
-Prints nothing.
-"""
+"""`inference_recommender.run`, and what the command `run` shares with it: the system and the test of the generator."""
 
 import contextlib
 import warnings

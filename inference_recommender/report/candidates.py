@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from inference_recommender.measurement import Measurement
 from workloads import Candidate, LatencyObjective, PayloadLengths, Provenance
 from workloads.instances import instance_shape
 from workloads.recommendation import ScalingAdvice
@@ -11,15 +10,10 @@ from workloads.recommendation import ScalingAdvice
 UNKNOWN = "unknown"
 
 
-def candidate_name(candidate: Candidate | Measurement) -> str:
-    settings = " ".join(f"{key}={value}" for key, value in candidate.environment.items())
-    return " ".join(part for part in (candidate.instance_type, candidate.variant or "", settings) if part)
-
-
 def fleet_text(candidate: Candidate) -> str:
     """Returns the recommended fleet and its cost, such as "3 × ml.c5.xlarge, $0.71/h"."""
     cost = candidate.cost_per_hour_usd
-    return f"{candidate.instance_count} × {candidate_name(candidate)}" + ("" if cost is None else f", ${cost:,.2f}/h")
+    return f"{candidate.instance_count} × {candidate.title}" + ("" if cost is None else f", ${cost:,.2f}/h")
 
 
 def no_candidate(candidates: Sequence[Candidate]) -> str:

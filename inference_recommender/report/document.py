@@ -1,10 +1,9 @@
-"""The result of a command: one typed document, which `text`, `page`, `markdown` and `as_json` render.
+"""The result of a command: one typed document, which `text`, `page` and `markdown` render.
 
 A command builds a `Report` and hands it to a renderer; it formats no table of its own. Figures are numbers, with their
 unit in the column's name. An unknown figure is None, never 0.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -125,8 +124,3 @@ def objective_text(objective: LatencyObjective) -> str:
     """Returns the objective in words."""
     arrivals = "" if objective.arrivals == POISSON else f", {objective.arrivals.text}"
     return f"{objective.percentile} model latency ≤ {objective.model_latency_ms:g} ms at {objective.peak}{arrivals}"
-
-
-def as_json(document: Document) -> str:
-    """Returns a report or another document as JSON, without a newline at its end."""
-    return json.dumps(document.model_dump(mode="json"), indent=2, ensure_ascii=False)

@@ -1,8 +1,4 @@
-"""A report as `report.html`: one self-contained page. Pure; the same input gives the same bytes.
-
-The page is a Jinja2 template beside this file. The first screen has the decision, the objective, the measured values
-and the most important cautions.
-"""
+"""A report as `report.html`: one self-contained page. Pure; the same input gives the same bytes."""
 
 import re
 from collections.abc import Mapping
@@ -15,13 +11,11 @@ from markupsafe import Markup, escape
 from inference_recommender.report.document import Plot, Report, shown
 
 HERE = Path(__file__).parent
-FIRST_CAUTIONS = 3
-"""Cautions on the first screen; the others are listed further down."""
 
 
 def page(report: Report, plots: Mapping[str, Plot] | None = None) -> str:
     """Returns the page of a report with its plots by title."""
-    return render("report.html", report=report, plots=plots or {}, first_cautions=FIRST_CAUTIONS)
+    return render("report.html", report=report, plots=plots or {})
 
 
 def render(template: str, **values: Any) -> str:

@@ -157,7 +157,6 @@ def of_proof(proof: Proof) -> Plot:
 
 
 def _over_rates(axes: Axes, label: str, latencies: Sequence[float], limit_ms: float) -> None:
-    """Sets the axes of latencies over rates."""
     axes.set(xlabel="invocations per minute and instance", ylabel=label, xlim=(0, None))
     axes.set_ylim(0, min(max(latencies, default=1) * 1.15, MOST_LIMITS * limit_ms))
     axes.xaxis.set_major_formatter("{x:,.0f}")

@@ -8,7 +8,6 @@ from inference_recommender.measurement import Measurement, local_caution
 from inference_recommender.report import plots
 from inference_recommender.report.candidates import (
     UNKNOWN,
-    candidate_name,
     caveats,
     client_latencies,
     cpu_of,
@@ -33,7 +32,7 @@ from inference_recommender.report.sections import (
     queue_table,
     sizes_table,
 )
-from inference_recommender.run_folder import RunFolder
+from inference_recommender.run_folder import RunFolder, run_of
 from inference_recommender.sizing.verdict import capacity_by_cv
 from workloads import Candidate, LatencyObjective, Proof, Recommendation, Workload
 
@@ -119,7 +118,7 @@ def run_report(
                 configuration_table(workload, candidates),
             ]
         ),
-        notes=(*(f"{candidate_name(each)}: {caveats(each)}" for each in candidates), *_explained(recommendation)),
+        notes=(*(f"{each.title}: {caveats(each)}" for each in candidates), *_explained(recommendation)),
         proof=proof,
         not_tested=(*_untested(recommendation), *_queue_untested(recommendation, measured)),
         environment={
@@ -194,7 +193,7 @@ def candidates_table(candidates: Sequence[Candidate], objective: LatencyObjectiv
 def _row(candidate: Candidate) -> dict[str, Any]:
     """Returns a candidate's fields, and what tables show of them in other words."""
     low, high = candidate.max_invocations_interval or (None, None)
-    row = {**dict(candidate), "candidate": candidate_name(candidate), "interval_low": low, "interval_high": high}
+    row = {**dict(candidate), "candidate": candidate.title, "interval_low": low, "interval_high": high}
     if scaling := candidate.autoscaling:
         row["min_max"] = f"{scaling.min_capacity}–{scaling.max_capacity}"
         row["scaling_target"] = scaling.target_invocations_per_instance
@@ -226,7 +225,7 @@ def _details(recommendation: Recommendation) -> Table:
 
 def _client_latency(candidates: Sequence[Candidate]) -> Table | None:
     rows = [
-        (candidate_name(candidate), name, sent_ms, intended_ms, intended_ms - sent_ms)
+        (candidate.title, name, sent_ms, intended_ms, intended_ms - sent_ms)
         for candidate in candidates
         for name, sent_ms, intended_ms in client_latencies(candidate)
     ]
@@ -262,19 +261,15 @@ def draw(run_folder: RunFolder) -> None:
 def rewrite(recommendation: Recommendation, file: Path, runs: Path) -> Path | None:
     """Writes a changed recommendation to `file` and to its run's folder, and draws the report again.
 
-    Returns that report, or None if the run's folder is on another machine. The folder is that of the file, as in a
-    release, or the one of the run's name in `runs`.
+    Returns that report, or None if neither the folder of `file` nor `runs` has the run.
     """
     recommendation.write_json(file)
-    for path in (file.parent, runs / Path(recommendation.provenance.run).name):
-        run_folder = RunFolder(path)
-        if not (path / "measurements.json").exists():
-            continue
-        if run_folder.recommendation().provenance == recommendation.provenance:
-            run_folder.keep_recommendation(recommendation)
-            draw(run_folder)
-            return run_folder.report
-    return None
+    run_folder = run_of(recommendation, file.parent, runs / Path(recommendation.provenance.run).name)
+    if run_folder is None:
+        return None
+    run_folder.keep_recommendation(recommendation)
+    draw(run_folder)
+    return run_folder.report
 
 
 def proof_report(name: str, proof: Proof, workload: Workload | None, inputs: FolderInputs) -> Report:
@@ -326,7 +321,7 @@ def _untested(recommendation: Recommendation) -> Iterator[str]:
     chosen, proof = recommendation.recommended, recommendation.proof
     for candidate in recommendation.candidates:
         if not candidate.verified:
-            yield f"Whether {candidate_name(candidate)} meets the objective."
+            yield f"Whether {candidate.title} meets the objective."
     if proof is None:
         yield "A fleet under open-loop arrivals. The command `prove` tests it."
     else:

@@ -6,7 +6,7 @@ from typing import Any
 from inference_recommender.capacity.server_times import ServerTimes
 from inference_recommender.capacity.statistics import MAX_CPU_SHARE, MAX_LAG_MS
 from inference_recommender.measurement import Measurement
-from inference_recommender.report.candidates import UNKNOWN, candidate_name
+from inference_recommender.report.candidates import UNKNOWN
 from inference_recommender.report.document import Highlight, Table, table
 from inference_recommender.report.inputs import FolderInputs
 from workloads import Candidate, ColdStart, LatencyObjective, Proof
@@ -64,7 +64,7 @@ def present(tables: Iterable[Table | None]) -> tuple[Table, ...]:
 
 def fleet_highlights(chosen: Candidate, objective: LatencyObjective, proof: Proof | None = None) -> Iterator[Highlight]:
     """Yields the figures of a report's first screen: the fleet, latency against its limit, capacity, cost, scaling."""
-    yield Highlight(label="initial fleet", value=f"{chosen.instance_count} × {candidate_name(chosen)}")
+    yield Highlight(label="initial fleet", value=f"{chosen.instance_count} × {chosen.title}")
     limit = f"(limit {objective.model_latency_ms:g} ms)"
     if proof is not None and proof.latency_ms is not None:
         yield Highlight(label=f"{proof.percentile} in the proof {limit}", value=f"{proof.latency_ms:,.4g} ms")
@@ -136,7 +136,7 @@ def queue_table(measured: Sequence[Measurement]) -> Table | None:
     """Returns the times in Triton by load, the lightest first; None if no server reported them."""
     rows: list[dict[str, Any]] = []
     for each in measured:
-        name = candidate_name(each)
+        name = each.title
         if each.server is not None:
             rows.append({"configuration": name, "load": "closed-loop users", **_times(each.server)})
         probes = each.open_loop.probes if each.open_loop else ()

@@ -205,7 +205,6 @@ def _share(done: CompletedSimulation) -> str:
 
 
 def _decision(done: CompletedSimulation) -> str:
-    """Returns what to do, in a sentence or two."""
     judged, allowed = done.judged, f"{done.judged.allowed_minutes:g} minutes over the objective"
     is_recommended = done.name == RECOMMENDED
     if done.unseen and (done.search is None or done.search.safe):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from inference_recommender.report.candidates import candidate_name, no_candidate, notes
+from inference_recommender.report.candidates import no_candidate, notes
 from inference_recommender.report.document import Report, table
 from inference_recommender.sizing.fleet import Demand
 from inference_recommender.sizing.prices import Catalogue
@@ -44,7 +44,7 @@ def fleet_report(
         ("cost_per_hour_usd", "$/h", ",.3f"),
         ("cost_per_million_invocations_usd", "$/1M", ",.3f"),
     )
-    rows = [{**dict(each), "candidate": candidate_name(each)} for each in candidates]
+    rows = [{**dict(each), "candidate": each.title} for each in candidates]
     lines = []
     for each in candidates:
         sentences = [each.reason, *notes(each)]

@@ -9,7 +9,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from inference_recommender.output import LOG_WIDTH, stdout_console, tell
-from inference_recommender.report.document import Report, Table, as_json
+from inference_recommender.report.document import Report, Table
 from workloads.document import Document
 from workloads.program import printable
 
@@ -21,7 +21,7 @@ EDGES = 2
 def print_result(report: Report, *, json: bool, document: Document | None = None, log_width: int = LOG_WIDTH) -> None:
     """Prints a command's report to stdout, or with --json one document: `document`, by default the report itself."""
     if json:
-        print(as_json(document or report))
+        print((document or report).model_dump_json(indent=2))
     else:
         show(report, stdout_console(log_width))
 

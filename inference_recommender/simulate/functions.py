@@ -1,7 +1,4 @@
-"""Policies that are functions: step scaling, predictive scaling, the growth of earlier days, and a user's own. Pure.
-
-A function gets an `Observed` and returns the desired number of instances.
-"""
+"""Policies that are functions: step scaling, predictive scaling, the growth of earlier days, and a user's own. Pure."""
 
 import math
 import runpy
@@ -13,13 +10,7 @@ import numpy as np
 
 from inference_recommender.capacity.statistics import Floats
 from inference_recommender.simulate.policy import Observed, PolicyFunction
-from inference_recommender.simulate.tracking import (
-    DAY_MINUTES,
-    IN_MINUTES,
-    MINUTE_S,
-    SCALE_IN_BELOW,
-    instances_for,
-)
+from inference_recommender.simulate.tracking import DAY_MINUTES, IN_MINUTES, MINUTE_S, SCALE_IN_BELOW, instances_for
 from workloads import UsageError
 
 HOUR = 60

@@ -60,7 +60,6 @@ class Observed:
     invocations: Floats
     """In each minute, the oldest first; at least one. The last one is the newest that CloudWatch shows."""
     serving: int
-    """Instances."""
     desired: int
     capacity: float
     """Invocations per minute that an instance answers within the objective."""

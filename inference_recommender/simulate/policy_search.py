@@ -233,10 +233,7 @@ def held_out_that_may_fail(tolerance: Tolerance) -> int:
 
 
 def _rank(result: PolicyResult) -> tuple[float, float, float]:
-    """Returns a sort key: seeds over the tolerance, then minutes over the objective, then hours.
-
-    Minutes count only above the tolerance.
-    """
+    """Returns a sort key: seeds over the tolerance, then minutes over the objective, then hours."""
     if result.is_within_tolerance:
         return 0, 0, result.instance_hours
     return result.exceeding(), result.minutes_over, result.instance_hours

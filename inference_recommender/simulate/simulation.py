@@ -10,9 +10,6 @@ In each minute
   InvocationsPerInstance has 1 / (active instances) of each request
   (https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html);
 - alarms see the metric after its delay, and scaling takes effect at the minute's end.
-
-The lower bound has in each minute the fewest instances that meet the objective, at least one, which start and stop at
-once.
 """
 
 import math
@@ -50,7 +47,7 @@ class SeedOutcome:
     dropped: float
     instance_hours: float
     lower_bound_hours: float
-    """Hours of the fewest instances that meet the objective in every minute."""
+    """Hours of the fewest instances that meet the objective in every minute, at least one."""
     most_instances: int
     """Most instances that were paid for at once."""
     highest_rate: float
@@ -86,30 +83,24 @@ class FleetCapacity:
         self.policy = policy
         self.minimum = policy.min_capacity
         self.desired = desired
-        self._cooldowns = Cooldowns()
+        self.cooldowns = Cooldowns()
 
     def scale_out(self, now_s: float, desired: int, instances: int) -> int:
         """Returns how many instances are added. `instances` are those of the datapoint."""
         desired = min(desired, self.policy.max_capacity)
-        if desired <= self.desired or not self._cooldowns.allow_out(now_s, desired, instances):
+        if desired <= self.desired or not self.cooldowns.allow_out(now_s, desired, instances):
             return 0
         added, self.desired = desired - self.desired, desired
-        self._cooldowns.start_out(desired - instances)
+        self.cooldowns.start_out(desired - instances)
         return added
 
     def scale_in(self, now_s: float, desired: int) -> int:
         """Returns how many instances are removed."""
         desired = max(desired, self.minimum)
-        if not self.policy.scale_in or desired >= self.desired or not self._cooldowns.allow_in(now_s):
+        if not self.policy.scale_in or desired >= self.desired or not self.cooldowns.allow_in(now_s):
             return 0
         removed, self.desired = self.desired - desired, desired
         return removed
-
-    def scaled_out(self, done_s: float) -> None:
-        self._cooldowns.out_until_s = done_s + self.policy.scale_out_cooldown_s
-
-    def scaled_in(self, done_s: float) -> None:
-        self._cooldowns.in_until_s = done_s + self.policy.scale_in_cooldown_s
 
 
 def scheduled(minimums: tuple[ScheduledMinimum, ...], start: datetime, length_s: float) -> list[tuple[float, int]]:
@@ -209,9 +200,9 @@ class FleetSimulation:
         assert value is not None, "an alarm acts on a datapoint only"
         desired = instances_for(instances, value, self.alarms.target)
         if action > 0 and (added := capacity.scale_out(now_s, desired, instances)):
-            capacity.scaled_out(running.add(added, now_s))
+            capacity.cooldowns.out_until_s = running.add(added, now_s) + capacity.policy.scale_out_cooldown_s
         elif action < 0 and (removed := capacity.scale_in(now_s, desired)):
-            capacity.scaled_in(running.remove(removed, now_s))
+            capacity.cooldowns.in_until_s = running.remove(removed, now_s) + capacity.policy.scale_in_cooldown_s
 
     def _follow(self, seen: int, now_s: float) -> None:
         """Does what the policy function decides, within the bounds."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inference_recommender.measurement import Measurement
-from inference_recommender.run_folder import RunFolder
+from inference_recommender.run_folder import run_of
 from inference_recommender.simulate.curve import LatencyCurve, curve_of_candidate, curve_of_search
 from inference_recommender.simulate.policy import Policy, Timing
 from inference_recommender.sizing.decision import cheapest
@@ -67,7 +67,7 @@ def sized_service(folder: WorkloadFolder, file: Path) -> SizedService:
     if file.name == folder.recommendation_file.name:
         recommendation = _recommendation(folder, file)
         chosen, candidates, why = recommendation.recommended, recommendation.candidates, "recommends no fleet"
-        found = _run_of(file, recommendation)
+        found = run_of(recommendation, file.parent, ROOT / recommendation.provenance.run)
         run = from_here(found.path) if found else Path(recommendation.provenance.run)
         measured = found.measurements() if found else ()
         missing = None if found else run
@@ -183,16 +183,6 @@ def given_minimums(workload: Workload) -> tuple[ScheduledMinimum, ...]:
     """Returns the scheduled minimums of workload.toml."""
     hosting = workload.hosting
     return hosting.scaling.scheduled_minimums if isinstance(hosting, SageMakerEndpointHosting) else ()
-
-
-def _run_of(file: Path, recommendation: Recommendation) -> RunFolder | None:
-    """Returns the recommendation's run: the folder of its file, or the folder that it names; None without either."""
-    for folder in (file.parent, ROOT / recommendation.provenance.run):
-        run = RunFolder(folder)
-        complete = (folder / "measurements.json").exists() and (folder / "recommendation.json").exists()
-        if complete and run.recommendation().provenance == recommendation.provenance:
-            return run
-    return None
 
 
 def _curve(

@@ -72,14 +72,14 @@ def compare(
     """Compares every configuration of the baseline; those that only the candidate has are ignored. The rates meet the
     objective; that of a job may meet only a P95.
     """
-    of_candidate = {_name(result): result for result in candidate}
-    pairs = [(result, of_candidate.get(_name(result))) for result in baseline]
+    of_candidate = {result.title: result for result in candidate}
+    pairs = [(result, of_candidate.get(result.title)) for result in baseline]
     error = ONE_SIDED / (2 * max(len(pairs), 1))
     differences: list[Difference] = []
     not_compared: list[str] = []
     unfit = [] if pairs else ["The baseline has no results: measure it again."]
     for before, after in pairs:
-        name = _name(before)
+        name = before.title
         if after is None:
             unfit.append(f"The candidate did not test {name}: measure it on what the baseline was measured on.")
             continue
@@ -101,14 +101,8 @@ def compare(
     return RunComparison(differences=tuple(differences), not_compared=tuple(not_compared), unfit=tuple(unfit))
 
 
-def _name(measured: Measurement) -> str:
-    """Returns the name of a configuration: variant, instance type and environment."""
-    environment = " ".join(f"{name}={value}" for name, value in sorted(measured.environment.items()))
-    return " ".join(part for part in (measured.variant, measured.instance_type, environment) if part)
-
-
 def _unfit(which: str, result: Measurement, objective: LatencyObjective) -> Iterator[str]:
-    name, interval = _name(result), result.closed_loop_invocations_interval
+    name, interval = result.title, result.closed_loop_invocations_interval
     if result.failure_reason:
         yield f"The {which}'s test of {name} failed: {result.failure_reason.rstrip('.')}. Measure it again."
     elif not sustained_rate(result, objective):
@@ -127,7 +121,7 @@ def _capacity(before: Measurement, after: Measurement, objective: LatencyObjecti
     up = scale * sqrt((c_high - c) ** 2 + (b - b_low) ** 2)
     down = scale * sqrt((c - c_low) ** 2 + (b_high - b) ** 2)
     return Difference(
-        configuration=_name(before),
+        configuration=before.title,
         figure="max invocations per minute",
         baseline=exp(b),
         candidate=exp(c),
@@ -155,7 +149,7 @@ def _latency(before: Measurement, after: Measurement, objective: LatencyObjectiv
     difference, deviation, mean = _average(by_users)
     bound = NormalDist().inv_cdf(1 - error) * deviation
     return Difference(
-        configuration=_name(before),
+        configuration=before.title,
         figure=f"{objective.percentile} ms at equal load",
         baseline=exp(mean),
         candidate=exp(mean + difference),

@@ -54,11 +54,7 @@ def decide(
 def candidate(
     measured: Measurement, demand: Demand, sizing: Sizing, price: Price, job_limit_per_minute: int | None
 ) -> Candidate:
-    """Judges, sizes and prices one tested configuration.
-
-    `job_limit_per_minute` is the MaxInvocations at which the job would stop, if any: a capacity found there is a
-    lower bound.
-    """
+    """Judges, sizes and prices one tested configuration; `job_limit_per_minute` is as in `judge`."""
     judged = judge(measured, demand, job_limit_per_minute)
     changes: dict[str, Any] = {"cost_reason": price.reason}
     if rate := judged.max_invocations_per_minute:

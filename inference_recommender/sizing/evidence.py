@@ -59,7 +59,6 @@ class SizedFleet:
     candidates: tuple[Candidate, ...]
     recommended: Candidate | None
     cautions: tuple[str, ...]
-    """Sentences to read before trusting the result."""
 
 
 def size(

@@ -23,9 +23,8 @@ from inference_recommender.capacity.time_series import rate_within
 from inference_recommender.measurement import SERVERLESS, Measurement, limit_of
 from inference_recommender.sizing.fleet import Demand
 from workloads import POISSON, ArrivalProcess, Candidate, LatencyObjective
+from workloads.recommendation import MeasuredConfiguration
 
-COPIED = (Candidate.model_fields.keys() & Measurement.model_fields.keys()) - {"instance_count"}
-"""Fields that a candidate takes from its measurement unchanged."""
 SAME_RATE = 0.05
 """Rates within this share are equal: a job reports its best minute, and CloudWatch a mean of several."""
 NO_LOAD_PER_MINUTE = 1e-6
@@ -62,7 +61,7 @@ def judge(measured: Measurement, demand: Demand, job_limit_per_minute: int | Non
 
 
 def _judged(measured: Measurement, *, meets: bool, reason: str, **figures: Any) -> Candidate:
-    copied = {name: getattr(measured, name) for name in COPIED}
+    copied = {name: getattr(measured, name) for name in MeasuredConfiguration.model_fields}
     copied["model_latency_percentiles_ms"] = measured.percentiles_ms
     return Candidate(**copied, meets_objective=meets, reason=reason, **figures)
 

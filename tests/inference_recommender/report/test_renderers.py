@@ -7,7 +7,7 @@ import re
 import pytest
 from rich.console import Console
 
-from inference_recommender.report.document import Highlight, Plot, Report, as_json, table
+from inference_recommender.report.document import Highlight, Plot, Report, table
 from inference_recommender.report.markdown import markdown
 from inference_recommender.report.page import page
 from inference_recommender.report.text import show
@@ -78,9 +78,9 @@ def test_markdown_has_the_decision_first_folds_details_and_escapes_markup() -> N
 
 
 def test_json_has_figures_as_numbers_and_null_for_unknown_ones() -> None:
-    document = json.loads(as_json(REPORT))
+    document = json.loads(REPORT.model_dump_json())
     assert document["tables"][0]["rows"][1] == {"type": "[bold]\x1b[31m", "rate": None, "met": False}
-    assert Report.model_validate_json(as_json(REPORT)).decision == REPORT.decision
+    assert Report.model_validate_json(REPORT.model_dump_json()).decision == REPORT.decision
 
 
 @pytest.fixture(scope="module")

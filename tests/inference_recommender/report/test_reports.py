@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from inference_recommender.cli.report import read_report, write_page
-from inference_recommender.report.document import Report, as_json
+from inference_recommender.report.document import Report
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import decide
 from tests.builders import a_cold_start, a_probe, a_search
@@ -30,13 +30,14 @@ OPEN_LOOP = a_search(
 
 def matches(report: Report, golden: str) -> None:
     """Compares a report with its golden; REWRITE_GOLDENS=1 writes it again."""
-    text = as_json(report) + "\n"
+    text = report.model_dump_json(indent=2) + "\n"
     for pattern, stands_for in (
         (
             r'"(simulated at|fingerprint|measured on|sha256 of the workload|sha256 of the traffic|run)": "[^"]*"',
             r'"\1": "…"',
         ),
         (r'"name": "spellcheck-simulation-[^"]*"', '"name": "spellcheck-simulation"'),
+        (r"(\.\d{9})\d+", r"\1"),  # further digits depend on the processor
     ):
         text = re.sub(pattern, stands_for, text)
     file = GOLDENS / golden
@@ -66,7 +67,8 @@ def with_search(run: RunFolder) -> RunFolder:
 
 
 def page_of(run: RunFolder) -> str:
-    return write_page(run.path).read_text("utf-8")
+    write_page(run.path)
+    return run.report.read_text("utf-8")
 
 
 def test_a_run_by_estimate(run_copy: RunFolder) -> None:
@@ -135,7 +137,7 @@ def test_a_damaged_summary_of_a_generator_is_named(run_copy: RunFolder, cli: Cli
 
 def test_a_run_is_drawn_again_to_the_same_bytes_with_its_plots(run_copy: RunFolder) -> None:
     before = run_copy.report.read_text("utf-8")
-    assert write_page(run_copy.path) == run_copy.report
+    write_page(run_copy.path)
     assert run_copy.report.read_text("utf-8") == before
     assert re.findall(r'<a download="([^"]+)"', before) == [
         "throughput-over-time-ml.c5.xlarge.csv",
@@ -180,7 +182,7 @@ def test_a_search_without_a_result_names_the_command_that_resumes_it(searched: P
 
 
 def test_the_page_of_a_simulation_draws_the_worst_day(simulated: Path) -> None:
-    text = write_page(simulated).read_text("utf-8")
+    text = page_of(RunFolder(simulated))
     assert re.findall(r'<a download="([^"]+)"', text) == ["worst-day.csv"]
     for legend in ("serving", "desired", "ideal"):
         assert f"{legend}</text>" in text, legend

@@ -105,9 +105,9 @@ def test_within_the_cooldown_only_a_larger_scale_out_adds_its_difference() -> No
 
     Capacity was 10 when 12 became desired, and the datapoint was averaged over those 10.
     """
-    capacity = FleetCapacity(policy(scale_out_cooldown_s=300), 10)
+    capacity = FleetCapacity(policy(), 10)
     assert capacity.scale_out(0, 12, 10) == 2
-    capacity.scaled_out(0)
+    capacity.cooldowns.out_until_s = 300
     assert capacity.scale_out(60, 12, 10) == 0
     assert capacity.scale_out(60, 13, 10) == 1
     assert capacity.scale_out(60, 14, 12) == 0, "two more than the twelve that serve by then are no larger scale-out"
@@ -128,9 +128,9 @@ def test_a_scale_in_waits_for_the_cooldown_of_the_one_before() -> None:
 
 def test_a_scale_out_does_not_wait_for_the_cooldown_of_a_scale_in() -> None:
     """[TT]: another alarm's scale-out acts at once during a scale-in's cooldown, which then ends."""
-    capacity = FleetCapacity(policy(scale_in_cooldown_s=3600, scale_out_cooldown_s=0), 10)
+    capacity = FleetCapacity(policy(), 10)
     assert capacity.scale_in(0, 6) == 4
-    capacity.scaled_in(0)
+    capacity.cooldowns.in_until_s = 3600
     assert capacity.scale_in(60, 5) == 0
     assert capacity.scale_out(120, 9, 6) == 3
     assert capacity.scale_in(180, 7) == 2, "the cooldown stopped"

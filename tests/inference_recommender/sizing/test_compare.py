@@ -109,7 +109,7 @@ def test_a_latency_that_cannot_be_compared_is_reported_and_the_capacity_decides(
     comparison = compare([_plain(variant="db")], [_plain(variant="db")], OBJECTIVE)
     assert comparison.unfit == ()
     assert comparison.not_compared == (
-        "db ml.c5.xlarge: latency was not compared: a run has no course of P99 by users of at least 10 periods.",
+        "ml.c5.xlarge db: latency was not compared: a run has no course of P99 by users of at least 10 periods.",
     )
 
 
