@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, astuple, dataclass, field
-from functools import partial
 from math import isnan
 from pathlib import Path
 from select import select
@@ -199,10 +198,6 @@ def in_turn(names: Iterable[str], take: Callable[[str], Turn], rounds: int, *, w
     return turns
 
 
-def _take_turn(engines: Mapping[str, EngineProcess], calls: Sequence[str], name: str) -> Turn:
-    return engines[name].turn(calls)
-
-
 def environment(threads: int) -> dict[str, str]:
     """Returns the environment of an engine's process."""
     return {
@@ -308,7 +303,7 @@ def compare(
                 if not each.right:
                     left_out[name] = Absent(f"wrong answers: {each.text}", failed=True)
             right = [name for name in answers if name not in left_out]
-            turns = in_turn(right, partial(_take_turn, engines, calls), rounds)
+            turns = in_turn(right, lambda name, calls=calls: engines[name].turn(calls), rounds)
             compared = Comparison(title=f"{group}, {case}", turns=turns, absent={**absent, **left_out}, answers=checked)
             print(compared.table(), end="\n\n", flush=True)
             yield compared

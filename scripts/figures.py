@@ -18,19 +18,19 @@ from workloads import ROOT
 from workloads.contract import PACKAGES
 
 BUDGETS = {
-    "inference_recommender": 19_225,
-    "model_build": 13_320,
+    "inference_recommender": 19_234,
+    "model_build": 13_317,
     "local_aws": 8_326,
     "containers": 6_958,
     "aws_api": 1_403,
-    "stacks": 7_030,
+    "stacks": 7_026,
     "workloads": 3_894,
-    "benchmarks": 4_261,
+    "benchmarks": 4_268,
     "scripts": 3_574,
-    "tests": 51_936,
+    "tests": 51_937,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
-PRODUCTION_LINES = 67_991
+PRODUCTION_LINES = 68_000
 SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
 

@@ -147,10 +147,6 @@ def _locust(url: str, concurrency: int, seconds: float, folder: Path) -> "subpro
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, cwd=folder)
 
 
-def _locust_latencies(folder: Path) -> tuple[float, float]:
-    return _p50_and_p99(json.loads((folder / "latencies.json").read_text("utf-8")))
-
-
 def _p50_and_p99(milliseconds: Sequence[float]) -> tuple[float, float]:
     p50, p99 = np.percentile(milliseconds, [50, 99])
     return float(p50), float(p99)
@@ -161,7 +157,7 @@ TOOLS: dict[str, tuple[Start, Latencies]] = {
     OURS: (_ours, _our_latencies),
     PERF_ANALYZER: (_perf_analyzer, _perf_analyzer_latencies),
     ASYNC: (lambda *where: _perf_analyzer(*where, "--async"), _perf_analyzer_latencies),
-    "locust": (_locust, _locust_latencies),
+    "locust": (_locust, lambda folder: _p50_and_p99(json.loads((folder / "latencies.json").read_text("utf-8")))),
 }
 
 

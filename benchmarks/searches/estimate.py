@@ -54,9 +54,7 @@ CASES = [
 
 def main() -> int:
     seeds = range(harness.options(__doc__, seeds=(200, "of each service")).seeds)
-    print(
-        f"{'service':<60} {'truth/min':>10} {'ratio':>6} {'95 % of seeds':>14} {'holds':>6} {'search':>7} {'kept':>5}"
-    )
+    print(LINE.format("service", "truth/min", "ratio", "95 % of seeds", "holds", "search", "kept"))
     judged = []
     for name, service, arrivals in CASES:
         truth = true_capacity_per_minute(service, LIMIT.percentile, 50.0, arrivals=arrivals)
@@ -74,8 +72,7 @@ def main() -> int:
             holds = _share([one.interval or (0.0, 0.0) for one in found], truth)
             judged.append(Goal(cell=f"{title}{words}: share of estimates with the truth", figure=holds, limit=HOLDS))
             spread = "{:.2f} to {:.2f}".format(*np.percentile(ratios, [2.5, 97.5]))
-            shares = (f"{each:.2f}" for each in (np.median(ratios), holds, found_by_search, kept))
-            ratio, *others = shares
+            ratio, *others = (f"{each:.2f}" for each in (np.median(ratios), holds, found_by_search, kept))
             print(LINE.format(title + words, f"{truth:,.0f}", ratio, spread, *others), flush=True)
     return goals.finish("searches/estimate", (), {"seeds": len(seeds)}, judged)
 

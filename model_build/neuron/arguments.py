@@ -62,7 +62,8 @@ class Call:
         """Returns the call as `plan` prints it: Python, with the type and shape alone of the example tensors."""
         tensors = [f"{each.dtype}{list(each.shape)}" for each in self.inputs]
         examples = f"({', '.join(tensors)}{',' if len(tensors) == 1 else ''})"
-        arguments = ["model", examples, *(f"{name}={_literal(value)}" for name, value in self.keywords.items())]
+        values = {name: each if isinstance(each, bool) else json.dumps(each) for name, each in self.keywords.items()}
+        arguments = ["model", examples, *(f"{name}={value}" for name, value in values.items())]
         begins = f"{self.function}(" if self.then is None else f"traced = {self.function}("
         ends = [")"] if self.then is None else [")", f"{self.then}(traced)"]
         return "\n".join([f"# {self.output}", begins, *(f"    {each}," for each in arguments), *ends])
@@ -162,7 +163,3 @@ def _torch_neuronx(target: NeuronTarget) -> tuple[str, list[str], dict[str, Valu
     words = ["--target=inf2", "--model-type=transformer", *CAST_NEURONX[target.cast]]
     then = "torch_neuronx.lazy_load" if target.placement == "data-parallel" else None
     return "torch_neuronx.trace", words, {"cpu_backend": True}, then
-
-
-def _literal(value: Value) -> str:
-    return repr(value) if isinstance(value, bool) else json.dumps(value)

@@ -11,7 +11,7 @@ from workloads import EcsServiceHosting, ScheduledBatchHosting, UsageError, Work
 from workloads.instances import family
 
 ORDINALS = ("first", "second", "third")
-"""Zones by their place in the region's list."""
+"""Zones by their place in the region's list, which is their order as texts, too."""
 IN_PRODUCTION = 2
 
 
@@ -42,7 +42,7 @@ class SharedZones:
         offered = [self._offered(workload) for workload in self._shared.values()]
         zones = {zone for ids in offered for zone in ids}
         self._common = sorted(zones, key=lambda zone: (-sum(zone in ids for ids in offered), zone))
-        self.all = sorted({zone for workload in self._shared.values() for zone in self.of(workload)}, key=_order)
+        self.all = sorted({zone for workload in self._shared.values() for zone in self.of(workload)})
 
     def of(self, workload: Workload) -> list[str]:
         hosting = workload.hosting
@@ -86,7 +86,3 @@ class SharedZones:
 def _named(workload: Workload) -> Sequence[str]:
     hosting = workload.hosting
     return hosting.availability_zones if isinstance(hosting, EcsServiceHosting | ScheduledBatchHosting) else ()
-
-
-def _order(zone: str) -> tuple[int, str]:
-    return (ORDINALS.index(zone), zone) if zone in ORDINALS else (0, zone)
