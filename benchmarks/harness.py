@@ -303,7 +303,7 @@ def compare(
                 if not each.right:
                     left_out[name] = Absent(f"wrong answers: {each.text}", failed=True)
             right = [name for name in answers if name not in left_out]
-            turns = in_turn(right, lambda name, calls=calls: engines[name].turn(calls), rounds)
+            turns = in_turn(right, lambda name: engines[name].turn(calls), rounds)  # noqa: B023 - called at once
             compared = Comparison(title=f"{group}, {case}", turns=turns, absent={**absent, **left_out}, answers=checked)
             print(compared.table(), end="\n\n", flush=True)
             yield compared
