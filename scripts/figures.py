@@ -27,7 +27,7 @@ BUDGETS = {
     "workloads": 3_894,
     "benchmarks": 4_268,
     "scripts": 3_574,
-    "tests": 51_937,
+    "tests": 51_938,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
 PRODUCTION_LINES = 68_000

@@ -38,6 +38,7 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return [[sys.executable, "-m", "venv", "--without-pip", f"{work}/.venv"]]
 
     monkeypatch.setattr(entry, "install_commands", commands)
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")  # as in the job's request, so that the output is in order
     monkeypatch.delenv("PYTHONPATH", raising=False)
     return tmp_path
 
