@@ -8,7 +8,9 @@ two instances, which are Tritons. A task of the ECS service is the Neuron server
 tasks share a port in place of a load balancer.
 
 Goals: with retries no request fails; without, at most those in flight when an instance or a task is killed. An instance
-that hangs has no goal: the account replaces it after two health checks of 2 s.
+that hangs has no goal: the account replaces it after two health checks of 2 s. SageMaker does not document after how
+many it replaces one. To an instance that it removes it sends SIGTERM, and SIGKILL 30 s later, so it could lose a longer
+request (https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-inference-code.html).
 """
 
 import itertools

@@ -23,11 +23,11 @@ BUDGETS = {
     "local_aws": 8_326,
     "containers": 6_958,
     "aws_api": 1_403,
-    "stacks": 7_026,
+    "stacks": 7_024,
     "workloads": 3_894,
-    "benchmarks": 4_268,
+    "benchmarks": 4_270,
     "scripts": 3_574,
-    "tests": 51_938,
+    "tests": 51_940,
 }
 """Lines of Python for each package; app.py counts as part of stacks."""
 PRODUCTION_LINES = 68_000

@@ -114,9 +114,7 @@ class EcsFleet(Construct):
         return group
 
     def _launch_template(self) -> ec2.LaunchTemplate:
-        closed = ec2.SecurityGroup(
-            self, "InstanceGroup", vpc=self.vpc, description="Instances: nobody calls them; tasks have their own."
-        )
+        closed = ec2.SecurityGroup(self, "InstanceGroup", vpc=self.vpc, description="Instances receive no requests.")
         user_data = ec2.UserData.for_linux()
         user_data.add_commands(NO_INSTANCE_ROLE_FOR_TASKS)
         kind = ecs.AmiHardwareType.NEURON if self.machine.devices else ecs.AmiHardwareType.STANDARD

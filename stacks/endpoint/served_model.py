@@ -82,7 +82,7 @@ class ServedModel(Construct):
 def startup_timeouts(archive_bytes: int) -> tuple[int, int]:
     """Returns the seconds that SageMaker waits for the archive to be downloaded, and then for a healthy /ping.
 
-    The rates are low guesses: a short timeout makes a sound model fail.
+    60 s + bytes / 20 MB/s, 300 s + bytes / 10 MB/s, at most an hour: low guesses, as a short wait fails a sound model.
     """
     download_s, start_s = 60 + archive_bytes // DOWNLOAD_BYTES_PER_S, 300 + archive_bytes // START_BYTES_PER_S
     return min(LONGEST_TIMEOUT_S, download_s), min(LONGEST_TIMEOUT_S, start_s)
