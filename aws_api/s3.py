@@ -1,6 +1,6 @@
-"""Files in S3 by their s3:// URLs. Every function raises `AwsUnavailable`."""
+"""Files in S3 by their s3:// URLs. Every method raises `AwsUnavailable`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,63 +18,62 @@ def split_url(url: str) -> tuple[str, str]:
     return bucket, key
 
 
-def upload(aws: AwsSession, url: str, body: bytes) -> None:
-    """Puts `body` at `url`, making the bucket where it is missing."""
-    bucket, key = split_url(url)
-    _put_in_bucket(aws, bucket, lambda: aws.call("s3", "put_object", Bucket=bucket, Key=key, Body=body))
+class S3Session(AwsSession):
+    """A session that reads and writes files in S3."""
 
+    def upload(self, url: str, body: bytes) -> None:
+        """Writes an S3 object; creates the bucket if it does not exist."""
+        bucket, key = split_url(url)
+        _put_in_bucket(self, bucket, lambda: self.call("s3", "put_object", Bucket=bucket, Key=key, Body=body))
 
-def upload_file(
-    aws: AwsSession, url: str, file: Path, *, kms_key: str | None = None, make_bucket: bool = False
-) -> None:
-    """Puts a file of any size at `url`."""
-    bucket, key = split_url(url)
-    encryption = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": kms_key} if kms_key else {}
+    def upload_archive(self, url: str, file: Path) -> None:
+        """Writes an S3 object unless one of the same size exists; creates the bucket if it does not exist."""
+        if self.size(url) != file.stat().st_size:
+            _put_in_bucket(self, split_url(url)[0], lambda: self.upload_file(url, file))
 
-    def put() -> None:
+    def upload_file(self, url: str, file: Path, kms_key: str | None = None) -> None:
+        """Writes a file of any size."""
+        bucket, key = split_url(url)
+        encryption = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": kms_key} if kms_key else {}
         with _transfer("PutObject"):
-            s3 = aws.client("s3")
-            s3.upload_file(str(file), bucket, key, ExtraArgs=encryption, Config=_transfer_config(aws))
+            s3 = self.client("s3")
+            s3.upload_file(str(file), bucket, key, ExtraArgs=encryption, Config=_transfer_config(self))
 
-    if make_bucket:
-        _put_in_bucket(aws, bucket, put)
-    else:
-        put()
+    def read(self, url: str) -> bytes:
+        bucket, key = split_url(url)
+        with translate_aws_errors("GetObject"):
+            return bytes(self.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read())
 
+    def download(self, url: str, file: Path) -> None:
+        bucket, key = split_url(url)
+        with _transfer("GetObject"):
+            self.client("s3").download_file(bucket, key, str(file), Config=_transfer_config(self))
 
-def read(aws: AwsSession, url: str) -> bytes:
-    bucket, key = split_url(url)
-    with translate_aws_errors("GetObject"):
-        return bytes(aws.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read())
+    def files(self, url: str) -> Sequence[str]:
+        """Returns the names of all files below a folder, relative to it.
 
+        Raises `Unavailable` for a key that would lead out of a folder here: a key may hold anything.
+        """
+        names = tuple(_sizes(self, *split_url(f"{url.rstrip('/')}/")))
+        for name in names:
+            if name.startswith("/") or ".." in name.split("/"):
+                raise Unavailable(
+                    f"{url.rstrip('/')}/{name}: a key that would lead out of a folder. Delete that object."
+                )
+        return names
 
-def download(aws: AwsSession, url: str, file: Path) -> None:
-    bucket, key = split_url(url)
-    with _transfer("GetObject"):
-        aws.client("s3").download_file(bucket, key, str(file), Config=_transfer_config(aws))
+    def exists(self, url: str) -> bool:
+        return self.size(url) is not None
 
-
-def list_files(aws: AwsSession, url: str) -> tuple[str, ...]:
-    """Returns the names of all files below a folder, relative to it.
-
-    Raises `Unavailable` for a key that would lead out of a folder here: a key may hold anything.
-    """
-    names = tuple(_sizes(aws, *split_url(f"{url.rstrip('/')}/")))
-    for name in names:
-        if name.startswith("/") or ".." in name.split("/"):
-            raise Unavailable(f"{url.rstrip('/')}/{name}: a key that would lead out of a folder. Delete that object.")
-    return names
-
-
-def size(aws: AwsSession, url: str) -> int | None:
-    """Returns a file's bytes; None where it, or its bucket, does not exist."""
-    bucket, key = split_url(url)
-    try:
-        return _sizes(aws, bucket, key).get("")
-    except AwsRefused as error:
-        if error.code == "NoSuchBucket":
-            return None
-        raise
+    def size(self, url: str) -> int | None:
+        """Returns a file's bytes; None where it, or its bucket, does not exist."""
+        bucket, key = split_url(url)
+        try:
+            return _sizes(self, bucket, key).get("")
+        except AwsRefused as error:
+            if error.code == "NoSuchBucket":
+                return None
+            raise
 
 
 def _sizes(aws: AwsSession, bucket: str, prefix: str) -> dict[str, int]:

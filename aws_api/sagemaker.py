@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
-from aws_api import s3
 from aws_api.errors import AwsRefused, AwsUnavailable, NotFound
 from aws_api.expiry import expiry_of
 from aws_api.logs import first_events, first_log, last_lines
+from aws_api.s3 import S3Session
 from aws_api.session import AwsSession, metric_query
 from workloads import Interrupted, UsageError
 
@@ -85,7 +84,7 @@ class ExpiringResource:
     """EndpointStatus of an endpoint."""
 
 
-class SageMakerAccount(AwsSession):
+class SageMakerAccount(S3Session):
     def stack_outputs(self, stack: str, instead: str = "") -> dict[str, str]:
         """Returns the outputs of a stack. The error for a missing stack ends with `instead`."""
         try:
@@ -111,31 +110,6 @@ class SageMakerAccount(AwsSession):
         except AwsUnavailable:
             return None
         return outputs.get("HostedTarget") if endpoint in (None, outputs.get("EndpointName")) else None
-
-    def upload(self, url: str, body: bytes) -> None:
-        """Writes an S3 object; creates the bucket if it does not exist."""
-        s3.upload(self, url, body)
-
-    def upload_archive(self, url: str, file: Path) -> None:
-        """Writes an S3 object unless one of the same size exists."""
-        if s3.size(self, url) != file.stat().st_size:
-            s3.upload_file(self, url, file, make_bucket=True)
-
-    def upload_file(self, url: str, file: Path, kms_key: str | None = None) -> None:
-        s3.upload_file(self, url, file, kms_key=kms_key)
-
-    def download(self, url: str, file: Path) -> None:
-        s3.download(self, url, file)
-
-    def exists(self, url: str) -> bool:
-        return s3.size(self, url) is not None
-
-    def files(self, url: str) -> Sequence[str]:
-        """Returns the names of all S3 objects below a folder, relative to it."""
-        return s3.list_files(self, url)
-
-    def read(self, url: str) -> bytes:
-        return s3.read(self, url)
 
     def create_processing_job(self, request: Mapping[str, Any]) -> None:
         self._call("create_processing_job", **request)

@@ -11,10 +11,10 @@ from boto3.exceptions import RetriesExceededError
 from botocore.exceptions import IncompleteReadError
 from moto import mock_aws
 
-from aws_api import logs, s3
+from aws_api import logs
 from aws_api.errors import AwsRefused, AwsUnavailable, AwsUnreachable, NotFound
+from aws_api.s3 import S3Session
 from aws_api.sagemaker import SageMakerAccount
-from aws_api.session import AwsSession
 from tests.builders import message_of
 from workloads import Interrupted, Unavailable
 
@@ -22,54 +22,54 @@ GROUP = "/aws/sagemaker/ProcessingJobs"
 
 
 @pytest.fixture
-def aws() -> Iterator[AwsSession]:
+def aws() -> Iterator[S3Session]:
     with mock_aws():
-        yield AwsSession(boto3.Session(region_name="eu-west-1"))
+        yield S3Session(boto3.Session(region_name="eu-west-1"))
 
 
-def test_an_upload_makes_a_missing_bucket_that_is_closed_to_the_public(aws: AwsSession) -> None:
-    s3.upload(aws, "s3://new/folder/a", b"one")
-    assert s3.read(aws, "s3://new/folder/a") == b"one"
+def test_an_upload_makes_a_missing_bucket_that_is_closed_to_the_public(aws: S3Session) -> None:
+    aws.upload("s3://new/folder/a", b"one")
+    assert aws.read("s3://new/folder/a") == b"one"
     blocked = aws.client("s3").get_public_access_block(Bucket="new")["PublicAccessBlockConfiguration"]
     assert set(blocked.values()) == {True}
     assert aws.client("s3").get_bucket_location(Bucket="new")["LocationConstraint"] == "eu-west-1"
 
 
 @pytest.mark.parametrize("notify", [None, print], ids=["threads", "this-thread"])
-def test_files_of_any_size_go_up_and_come_down(aws: AwsSession, tmp_path: Path, notify: Any) -> None:
+def test_files_of_any_size_go_up_and_come_down(aws: S3Session, tmp_path: Path, notify: Any) -> None:
     aws.notify = notify
     (tmp_path / "up").write_bytes(b"0123456789" * 1_000_000)  # of more parts than one
-    s3.upload_file(aws, "s3://new/folder/big", tmp_path / "up", make_bucket=True)
-    s3.download(aws, "s3://new/folder/big", tmp_path / "down")
+    aws.upload_archive("s3://new/folder/big", tmp_path / "up")
+    aws.download("s3://new/folder/big", tmp_path / "down")
     assert (tmp_path / "down").read_bytes() == (tmp_path / "up").read_bytes()
-    assert s3.list_files(aws, "s3://new/folder") == ("big",)
-    assert s3.size(aws, "s3://new/folder/big") == 10_000_000
+    assert aws.files("s3://new/folder") == ("big",)
+    assert aws.size("s3://new/folder/big") == 10_000_000
 
 
 @pytest.mark.parametrize("name", ["/etc/x", "../x", "host/../../x"])
-def test_a_key_that_would_lead_out_of_a_folder_here_is_refused(aws: AwsSession, name: str) -> None:
-    s3.upload(aws, f"s3://new/output/{name}", b"")
-    message = message_of(Unavailable, s3.list_files, aws, "s3://new/output")
+def test_a_key_that_would_lead_out_of_a_folder_here_is_refused(aws: S3Session, name: str) -> None:
+    aws.upload(f"s3://new/output/{name}", b"")
+    message = message_of(Unavailable, aws.files, "s3://new/output")
     assert message == f"s3://new/output/{name}: a key that would lead out of a folder. Delete that object."
 
 
-def test_what_is_not_there_has_no_size(aws: AwsSession) -> None:
-    assert s3.size(aws, "s3://none/a") is None
-    s3.upload(aws, "s3://new/longer-name", b"")
-    assert s3.size(aws, "s3://new/longer") is None
+def test_what_is_not_there_has_no_size(aws: S3Session) -> None:
+    assert aws.size("s3://none/a") is None
+    aws.upload("s3://new/longer-name", b"")
+    assert aws.size("s3://new/longer") is None
 
 
-def test_a_missing_bucket_is_made_only_where_that_is_wanted(aws: AwsSession, tmp_path: Path) -> None:
+def test_a_missing_bucket_is_made_only_where_that_is_wanted(aws: S3Session, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     with pytest.raises(AwsRefused, match="AWS refused PutObject: NoSuchBucket: "):
-        s3.upload_file(aws, "s3://none/file", tmp_path / "file")
-    s3.upload(aws, "s3://new/a", b"")
+        aws.upload_file("s3://none/file", tmp_path / "file")
+    aws.upload("s3://new/a", b"")
     with pytest.raises(AwsRefused, match="AWS refused GetObject: 404: "):
-        s3.download(aws, "s3://new/nothing", tmp_path / "file")
+        aws.download("s3://new/nothing", tmp_path / "file")
 
 
 def test_a_download_that_broke_off_again_and_again_is_unreachable(
-    aws: AwsSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    aws: S3Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken: Any = IncompleteReadError(actual_bytes=1, expected_bytes=2)
 
@@ -78,10 +78,10 @@ def test_a_download_that_broke_off_again_and_again_is_unreachable(
 
     monkeypatch.setattr(aws.client("s3"), "download_file", download_file)
     with pytest.raises(AwsUnreachable, match=f"AWS cannot be reached: {broken}"):
-        s3.download(aws, "s3://bucket/file", tmp_path / "file")
+        aws.download("s3://bucket/file", tmp_path / "file")
 
 
-def test_the_log_of_a_job_is_read_from_its_end(aws: AwsSession) -> None:
+def test_the_log_of_a_job_is_read_from_its_end(aws: S3Session) -> None:
     assert logs.last_lines(aws, GROUP, 2, prefix="job-1/") == []
     client = aws.client("logs")
     client.create_log_group(logGroupName=GROUP)

@@ -20,9 +20,8 @@ from typing import Any
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from aws_api import s3
 from aws_api.errors import AwsUnavailable
-from aws_api.session import AwsSession
+from aws_api.s3 import S3Session
 from scripts.rehearsal.stand_ins import gpu
 from scripts.rehearsal.stand_ins.notes import note
 from tests.fake_neuron import write_fake
@@ -52,14 +51,14 @@ def main(request_file: Path) -> int:
 def run(request: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Runs the job and returns its outcome. Raises `AwsUnavailable`, and botocore's errors for its log."""
     system, log = folder / "system", folder / "container.log"
-    aws = AwsSession()
+    aws = S3Session()
     for each in request.get("ProcessingInputs") or ():
         url, place = each["S3Input"]["S3Uri"], inside(system, each["S3Input"]["LocalPath"])
-        if not (names := s3.list_files(aws, url)):
+        if not (names := aws.files(url)):
             return {"failure": f"ClientError: Failed to download data. No S3 objects found under {url}"}
         for name in names:
             (place / name).parent.mkdir(parents=True, exist_ok=True)
-            s3.download(aws, f"{url.rstrip('/')}/{name}", place / name)
+            aws.download(f"{url.rstrip('/')}/{name}", place / name)
     config = inside(system, "/opt/ml/config")
     config.mkdir(parents=True, exist_ok=True)
     (config / "resourceconfig.json").write_text(json.dumps({"current_host": HOST, "hosts": [HOST]}), "utf-8")
@@ -75,7 +74,7 @@ def run(request: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         if status == 0 or output["S3UploadMode"] == "Continuous":
             place = inside(system, output["LocalPath"])
             for file in sorted(path for path in place.rglob("*") if path.is_file()):
-                s3.upload_file(aws, f"{output['S3Uri'].rstrip('/')}/{file.relative_to(place).as_posix()}", file)
+                aws.upload_file(f"{output['S3Uri'].rstrip('/')}/{file.relative_to(place).as_posix()}", file)
     return outcome
 
 
