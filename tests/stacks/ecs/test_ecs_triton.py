@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 import requests
 import tritonclient.grpc
 from tritonclient.utils import InferenceServerException
 
-from inference_recommender.client import HttpServer, InferenceClient, Refused, Retries
-from inference_recommender.client.grpc_server import GrpcServer
 from local_aws.process.guarded_process import GuardedProcess
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN, TritonToolchain
 from stacks.ecs.service import MODEL_FOLDER, TRITON
@@ -62,7 +61,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             return False
 
     wait_until(ready)
-    yield Served(url=url, grpc=f"grpc://127.0.0.1:{ports['8001']}")
+    yield Served(url=url, grpc=f"127.0.0.1:{ports['8001']}")
     process.stop()
 
 
@@ -94,28 +93,16 @@ def test_everything_else_is_closed(url: str, method: str, path: str) -> None:
     assert "This API is restricted" in answer.text
 
 
-def test_the_client_is_answered_over_grpc_as_over_http(served: Served) -> None:
-    texts = {"TEXT": [["runing sheos"], ["süß"]]}
-    with GrpcServer(served.grpc, "echo") as grpc, HttpServer(served.url, "echo") as http:
-        found, other = (InferenceClient(server).infer(texts) for server in (grpc, http))
-        assert found.keys() == other.keys()
-        assert all(found[name].tolist() == other[name].tolist() for name in other)
-        assert {name: output.shape for name, output in found.items()} == {"OUT": (2, 1)}
-
-
-def test_refusals_over_grpc_have_the_statuses_of_http(served: Served) -> None:
-    def status(server: GrpcServer | HttpServer, inputs: dict[str, list[list[str]]]) -> int:
-        with server, pytest.raises(Refused) as refused:
-            InferenceClient(server, retries=Retries(attempts=1)).infer(inputs)
-        return refused.value.status
-
-    for model, inputs, wanted in (("nope", {"TEXT": [["a"]]}, 404), ("echo", {"OTHER": [["a"]]}, 400)):
-        assert status(GrpcServer(served.grpc, model), inputs) == wanted
-        assert status(HttpServer(served.url, model), inputs) == wanted
+def test_a_client_of_grpc_is_answered(served: Served) -> None:
+    tensor = tritonclient.grpc.InferInput("TEXT", [2, 1], "BYTES")
+    tensor.set_data_from_numpy(np.array([["runing sheos"], ["süß"]], dtype=object))
+    with tritonclient.grpc.InferenceServerClient(served.grpc) as client:
+        assert client.infer("echo", [tensor]).as_numpy("OUT").shape == (2, 1)
 
 
 def test_a_closed_protocol_is_closed_over_grpc_too(served: Served) -> None:
-    client = tritonclient.grpc.InferenceServerClient(served.grpc.removeprefix("grpc://"))
-    with pytest.raises(InferenceServerException, match="This protocol is restricted"):
+    with (
+        tritonclient.grpc.InferenceServerClient(served.grpc) as client,
+        pytest.raises(InferenceServerException, match="This protocol is restricted"),
+    ):
         client.get_model_repository_index()
-    client.close()
