@@ -78,9 +78,8 @@ ONLY_IN = {
         "model_build/neuron/*",
         "model_build/text2text/*",
         "model_build/torch_threads.py",
-        "workloads/train.py",
     },
-    "transformers": {"benchmarks/*", "model_build/*", "workloads/train.py"},
+    "transformers": {"benchmarks/*", "model_build/*"},
     "boto3": {
         "aws_api/*",
         "containers/batch/*",

@@ -40,7 +40,6 @@ PROGRAMS = {
     "scripts.release.pause_scaling": "workloads.load_workload",
     "scripts.release.publish_archives": "pathlib.Path.rglob",
     "scripts.walk": "signal.signal",
-    "workloads.train": PARSE,
 }
 """The call that raises the planted error, by program."""
 ARGUMENTS = {"scripts.release.image": ("uri", "cpu"), "scripts.rehearsal.steps": ("show", "x")}
