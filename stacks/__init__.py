@@ -11,12 +11,16 @@ if TYPE_CHECKING:
     from stacks.ecs.service import InferentiaService as InferentiaService
     from stacks.endpoint.alarms import EndpointAlarms as EndpointAlarms
     from stacks.endpoint.endpoint import RecommendedEndpoint as RecommendedEndpoint
+    from stacks.endpoint.hosting_kinds import AsynchronousEndpoint as AsynchronousEndpoint
+    from stacks.endpoint.hosting_kinds import ServerlessEndpoint as ServerlessEndpoint
+    from stacks.endpoint.hosting_kinds import SharedEndpoint as SharedEndpoint
     from stacks.endpoint.scaling import RecommendedScaling as RecommendedScaling
     from stacks.model_archive import ModelArchive as ModelArchive
     from stacks.own_image import EcrImage as EcrImage
     from stacks.release.pipeline import ReleasePipeline as ReleasePipeline
 
 _MODULES = {
+    "AsynchronousEndpoint": "stacks.endpoint.hosting_kinds",
     "EcrImage": "stacks.own_image",
     "EndpointAlarms": "stacks.endpoint.alarms",
     "InferentiaService": "stacks.ecs.service",
@@ -25,6 +29,8 @@ _MODULES = {
     "RecommendedScaling": "stacks.endpoint.scaling",
     "ReleasePipeline": "stacks.release.pipeline",
     "ScheduledBatch": "stacks.batch.scheduled_batch",
+    "ServerlessEndpoint": "stacks.endpoint.hosting_kinds",
+    "SharedEndpoint": "stacks.endpoint.hosting_kinds",
 }
 __all__ = list(_MODULES)
 

@@ -20,18 +20,16 @@ from stacks.context import Options
 from stacks.deployment import problems_of_size, sized
 from stacks.endpoint.alarms import EndpointAlarms, rollback_alarms
 from stacks.endpoint.dashboard import EndpointDashboard
-from stacks.endpoint.metrics import VARIANT, FleetMetrics, NamedEndpoint
+from stacks.endpoint.metrics import LONGEST_NAME, VARIANT, FleetMetrics, NamedEndpoint
 from stacks.endpoint.network import EndpointVpc
 from stacks.endpoint.scaling import DEFAULT_RULES, RecommendedScaling
-from stacks.endpoint.served_model import Served, ServedModel
+from stacks.endpoint.served_model import Served, ServedModel, execution_role
 from stacks.grants import (
-    ENDPOINT_LOGS,
     acknowledge,
     acknowledge_actions,
     acknowledge_resources,
     acknowledge_to_checkov,
     allow,
-    allow_container_telemetry,
 )
 from stacks.model_archive import ModelArchive
 from stacks.own_image import EcrImage
@@ -52,7 +50,6 @@ from workloads.instances import hardware, has_local_storage
 
 SHADOW = "Shadow"
 CAPTURED_PREFIX = "captured"
-LONGEST_NAME = 63
 NAME = re.compile(rf"[a-zA-Z0-9](-*[a-zA-Z0-9]){{0,{LONGEST_NAME - 1}}}")
 LONGEST_UPDATE_S = 28_800
 """The most that SageMaker allows, 8 hours; a workload's steps and bakes add up to less."""
@@ -119,7 +116,9 @@ class RecommendedEndpoint(NamedEndpoint):
         self._served = [production, *([shadow] if shadow else [])]
         self._serving = Construct(self, "Serving")
         self._network = EndpointVpc(self._serving, "Network", network=network) if network else None
-        self.role = self._execution_role()
+        self.role = execution_role(self._serving, self._served)
+        if self._network is not None:
+            self._network.grant_join(self.role)
         self._key = self._storage_key(kms_key, data_capture)
         self._capture = None
         if data_capture:
@@ -162,21 +161,6 @@ class RecommendedEndpoint(NamedEndpoint):
             options=Options(alarm_topic=alarm_topic, alarm_email=alarm_email),
             own_key=kms_key is not None,
         )
-
-    def _execution_role(self) -> iam.Role:
-        role = iam.Role(
-            self._serving,
-            "Role",
-            assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"),
-            description="Reads the model archive, pulls the image, writes the endpoint's logs and metrics.",
-        )
-        for served in self._served:
-            served.archive.grant_read(role)
-            served.image.grant_pull(role)
-        allow_container_telemetry(role, ENDPOINT_LOGS)
-        if self._network is not None:
-            self._network.grant_join(role)
-        return role
 
     def _config(self, production: ServedModel, shadows: Sequence[ServedModel]) -> sagemaker.CfnEndpointConfig:
         # The ratio of the shadow's weight to the production variant's is the share of requests copied to it.

@@ -16,6 +16,8 @@ from workloads.client_metric import CLIENT_LATENCY, METRIC_NAMESPACE, metric_dim
 VARIANT = "AllTraffic"
 MICROSECONDS_PER_MILLISECOND = 1000
 MINUTE = Duration.minutes(1)
+LONGEST_NAME = 63
+"""Characters of an endpoint's name."""
 
 
 class ReportedMetrics:

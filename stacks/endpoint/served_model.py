@@ -1,6 +1,6 @@
 """One model on its instance types: the SageMaker model, and the variant that runs it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aws_cdk import aws_iam as iam
@@ -8,6 +8,7 @@ from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
 from stacks.endpoint.network import EndpointVpc
+from stacks.grants import ENDPOINT_LOGS, allow_container_telemetry
 from stacks.model_archive import ModelArchive
 from stacks.own_image import EcrImage
 
@@ -31,7 +32,14 @@ class ServedModel(Construct):
     """`model`, and `variant` to put it into an endpoint configuration."""
 
     def __init__(
-        self, scope: Construct, id: str, *, served: Served, role: iam.Role, network: EndpointVpc | None
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        served: Served,
+        role: iam.Role,
+        network: EndpointVpc | None = None,
+        isolated: bool = True,
     ) -> None:
         super().__init__(scope, id)
         self._served = served
@@ -40,7 +48,7 @@ class ServedModel(Construct):
             "Model",
             execution_role_arn=role.role_arn,
             # SageMaker fetches archive and image itself, and the container needs no network.
-            enable_network_isolation=True,
+            enable_network_isolation=isolated,
             primary_container=sagemaker.CfnModel.ContainerDefinitionProperty(
                 image=served.image.uri, model_data_url=served.archive.url, environment=dict(served.environment)
             ),
@@ -51,7 +59,7 @@ class ServedModel(Construct):
             else None,
         )
         # SageMaker reads archive and image when the model is created, so the role's policies have to exist by then.
-        self.model.node.add_dependency(*(each for each in role.node.children if isinstance(each, iam.Policy)))
+        self.model.node.add_dependency(*policies_of(role))
         if network is not None:
             self.model.node.add_dependency(*network.routes)
 
@@ -77,6 +85,25 @@ class ServedModel(Construct):
                 routing_strategy="LEAST_OUTSTANDING_REQUESTS"
             ),
         )
+
+
+def execution_role(scope: Construct, served: Iterable[Served]) -> iam.Role:
+    """Returns the role of an endpoint, which reads the archives and pulls the images of its models."""
+    role = iam.Role(
+        scope,
+        "Role",
+        assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"),
+        description="Reads the model archive, pulls the image, writes the endpoint's logs and metrics.",
+    )
+    for each in served:
+        each.archive.grant_read(role)
+        each.image.grant_pull(role)
+    allow_container_telemetry(role, ENDPOINT_LOGS)
+    return role
+
+
+def policies_of(role: iam.Role) -> list[iam.Policy]:
+    return [each for each in role.node.children if isinstance(each, iam.Policy)]
 
 
 def startup_timeouts(archive_bytes: int) -> tuple[int, int]:

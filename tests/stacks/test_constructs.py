@@ -13,6 +13,7 @@ from aws_cdk import aws_ec2 as ec2
 
 import stacks
 from stacks import (
+    AsynchronousEndpoint,
     EcrImage,
     EndpointAlarms,
     InferentiaService,
@@ -21,6 +22,8 @@ from stacks import (
     RecommendedScaling,
     ReleasePipeline,
     ScheduledBatch,
+    ServerlessEndpoint,
+    SharedEndpoint,
 )
 from tests.builders import OBJECTIVE, SHA256, a_candidate, a_recommendation, message_of
 from tests.stacks.miniature import OTHER_SHA256, Synthesis, cdk_context, service_candidate, synthesis_of
@@ -39,7 +42,10 @@ from workloads import (
 )
 from workloads.hosting import Canary
 
-PUBLIC = (RecommendedEndpoint, RecommendedScaling, EndpointAlarms, InferentiaService, ScheduledBatch, ReleasePipeline)
+PUBLIC = (
+    *(RecommendedEndpoint, RecommendedScaling, EndpointAlarms, InferentiaService, ScheduledBatch, ReleasePipeline),
+    *(AsynchronousEndpoint, ServerlessEndpoint, SharedEndpoint),
+)
 IMAGE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/triton:25.09-cpu"
 
 
@@ -145,6 +151,27 @@ def pipeline(stack: Stack, **changes: Any) -> ReleasePipeline:
     return ReleasePipeline(stack, "Pipeline", workload=workload, add_stacks=lambda *_: None, **arguments)
 
 
+def queue(stack: Stack, **changes: Any) -> AsynchronousEndpoint:
+    image = EcrImage.from_uri(stack, "Image", IMAGE)
+    arguments = {"recommendation": a_recommendation(), **changes}
+    return AsynchronousEndpoint(stack, "Queue", archive=an_archive(stack), image=image, **arguments)
+
+
+def serverless(stack: Stack, peak: int = 600, host_ami: str | None = None, **changes: Any) -> ServerlessEndpoint:
+    image = EcrImage.from_uri(stack, "Image", IMAGE, host_ami=host_ami)
+    objective = OBJECTIVE.model_copy(update={"peak_invocations_per_minute": peak})
+    return ServerlessEndpoint(
+        stack, "Serverless", archive=an_archive(stack), image=image, objective=objective, **changes
+    )
+
+
+def shared(stack: Stack, max_copies: int = 1, **changes: Any) -> None:
+    arguments = {"instance_type": "ml.g5.12xlarge", "max_instances": 2, **changes}
+    image = EcrImage.from_uri(stack, "Image", IMAGE)
+    endpoint = SharedEndpoint(stack, "Shared", **arguments)
+    endpoint.add_model("Model", archive=an_archive(stack), image=image, memory_mb=1024, max_copies=max_copies)
+
+
 def image(stack: Stack, uri: str) -> EcrImage:
     return EcrImage.from_uri(stack, "Image", uri)
 
@@ -154,7 +181,8 @@ def archive(stack: Stack, file: Path) -> ModelArchive:
 
 
 MAKE: dict[str, Callable[..., object]] = {
-    each.__name__: each for each in (endpoint, scaling, alarms, service, batch, pipeline, image, archive)
+    each.__name__: each
+    for each in (endpoint, scaling, alarms, service, batch, pipeline, queue, serverless, shared, image, archive)
 }
 MINIMUM = ScheduledMinimum(schedule="cron(0 7 ? * * *)", min_capacity=21)
 VALUES: dict[str, object] = {
@@ -163,6 +191,7 @@ VALUES: dict[str, object] = {
     "of-another-archive": a_recommendation(archive_sha256=OTHER_SHA256),
     "without-candidate": a_recommendation().model_copy(update={"recommended": None}),
     "without-numbers": a_recommendation(a_candidate(count=None, autoscaling=None)),
+    "without-capacity": a_recommendation(a_candidate(max_invocations_per_minute=None)),
     "on-Inf1": a_recommendation(a_candidate(instance_type="ml.inf1.xlarge")),
     "canary": Canary(strategy="canary"),
     "minimum-of-21": EndpointScalingRules(scheduled_minimums=(MINIMUM,)),

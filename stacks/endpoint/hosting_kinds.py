@@ -1,0 +1,302 @@
+"""SageMaker's other kinds of endpoints: asynchronous, serverless, and several models on the same instances."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from aws_cdk import Duration, Names
+from aws_cdk import aws_applicationautoscaling as scaling
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sagemaker as sagemaker
+from constructs import Construct
+
+from stacks.buckets_and_logs import log_group, private_bucket
+from stacks.deployment import problems_of_size
+from stacks.endpoint.metrics import LONGEST_NAME, MINUTE, VARIANT, NamedEndpoint
+from stacks.endpoint.served_model import Served, ServedModel, execution_role, policies_of, startup_timeouts
+from stacks.model_archive import ModelArchive
+from stacks.own_image import EcrImage
+from stacks.workload_stack import refuse_arguments
+from workloads import LatencyObjective, Recommendation
+
+MOST_IN_FLIGHT, MOST_CONCURRENT = 1000, 200
+"""Largest MaxConcurrentInvocationsPerInstance of an asynchronous endpoint, and MaxConcurrency of a serverless one."""
+SERVERLESS_MB = range(1024, 6145, 1024)
+SCALING_ROLE = (
+    "aws-service-role/sagemaker.application-autoscaling.amazonaws.com/"
+    "AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
+)
+PER_COPY = scaling.PredefinedMetric.SAGEMAKER_INFERENCE_COMPONENT_INVOCATIONS_PER_COPY
+Config = sagemaker.CfnEndpointConfig
+Component = sagemaker.CfnInferenceComponent
+
+
+class _NewEndpoint(NamedEndpoint):
+    def __init__(
+        self, scope: Construct, id: str, name: str | None, problems: Iterable[str], workload: str | None = None
+    ) -> None:
+        super().__init__(scope, id)
+        refuse_arguments(self, problems)
+        self.stack = name or Names.unique_resource_name(self, max_length=LONGEST_NAME, separator="-")
+        self.workload = workload or self.stack
+
+    def _create(self, variant: Config.ProductionVariantProperty, **config: Any) -> None:
+        created = Config(self, "Config", production_variants=[variant], **config)
+        endpoint = sagemaker.CfnEndpoint(
+            self,
+            "Endpoint",
+            endpoint_name=self.stack,
+            endpoint_config_name=created.attr_endpoint_config_name,
+            # An update keeps the count that autoscaling chose.
+            retain_all_variant_properties=True if "async_inference_config" in config else None,
+        )
+        endpoint.node.add_dependency(log_group(self, "Log", f"/aws/sagemaker/Endpoints/{self.stack}"))
+        self.endpoint_name, self.endpoint_arn = endpoint.attr_endpoint_name, endpoint.ref
+
+
+class AsynchronousEndpoint(_NewEndpoint):
+    """An endpoint whose requests wait in a queue. It has no instance while the queue is empty.
+
+    Callers write requests below requests/ in `bucket`, and SageMaker writes answers below answers/. Both expire after a
+    week. The recommendation decides the instance type, the server's variables and the largest fleet: peak over
+    capacity. The fleet grows when requests would wait longer than `longest_wait_s`. The objective's latency does not
+    apply to the wait. Source: https://docs.aws.amazon.com/sagemaker/latest/dg/async-inference-autoscale.html
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        archive: ModelArchive,
+        image: EcrImage,
+        recommendation: Recommendation,
+        longest_wait_s: float = 600.0,
+        environment: Mapping[str, str] | None = None,
+        endpoint_name: str | None = None,
+    ) -> None:
+        problems = _problems_of_queue(recommendation, archive, longest_wait_s)
+        super().__init__(scope, id, endpoint_name, problems, recommendation.workload)
+        chosen, objective = recommendation.recommended, recommendation.objective
+        assert chosen is not None
+        capacity = chosen.max_invocations_per_minute
+        assert capacity is not None
+        variables, types = {**(environment or {}), **chosen.environment}, (chosen.instance_type,)
+        served = Served(archive=archive, image=image, environment=variables, instance_types=types, instance_count=1)
+        self.bucket = private_bucket(self, "Bucket", lifecycle_rules=[s3.LifecycleRule(expiration=Duration.days(7))])
+        self.role = execution_role(self, [served])
+        self.bucket.grant_read(self.role, "requests/*")
+        self.bucket.grant_put(self.role, "answers/*")
+        # By Little's law an instance at its capacity has no more requests in flight.
+        in_flight = math.ceil(capacity / 60_000 * objective.model_latency_ms)
+        queue = Config.AsyncInferenceConfigProperty(
+            client_config=Config.AsyncInferenceClientConfigProperty(
+                max_concurrent_invocations_per_instance=min(in_flight, MOST_IN_FLIGHT)
+            ),
+            output_config=Config.AsyncInferenceOutputConfigProperty(
+                s3_output_path=self.bucket.s3_url_for_object("answers"),
+                s3_failure_path=self.bucket.s3_url_for_object("answers/failed"),
+            ),
+        )
+        variant = ServedModel(self, "Model", served=served, role=self.role).variant(VARIANT, 1)
+        self._create(variant, async_inference_config=queue)
+        most = math.ceil(objective.peak_invocations_per_minute / capacity)
+        resource_id = f"endpoint/{self.endpoint_name}/variant/{VARIANT}"
+        target = _scalable_target(self, "variant:DesiredInstanceCount", resource_id, 0, most)
+        target.scale_to_track_metric(
+            "Backlog",
+            custom_metric=self._of_queue("ApproximateBacklogSizePerInstance"),
+            target_value=capacity / 60 * longest_wait_s,
+            scale_out_cooldown=Duration.minutes(5),
+            scale_in_cooldown=Duration.minutes(10),
+        )
+        # Without an instance there is no backlog per instance.
+        target.scale_on_metric(
+            "First",
+            metric=self._of_queue("HasBacklogWithoutCapacity"),
+            scaling_steps=[scaling.ScalingInterval(upper=0, change=0), scaling.ScalingInterval(lower=1, change=1)],
+            evaluation_periods=2,
+            cooldown=Duration.minutes(5),
+        )
+
+    def grant_invoke(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets callers send requests, with `InvokeEndpointAsync`, and read the answers."""
+        self.bucket.grant_put(grantee, "requests/*")
+        self.bucket.grant_read(grantee, "answers/*")
+        return iam.Grant.add_to_principal(
+            grantee=grantee, actions=["sagemaker:InvokeEndpointAsync"], resource_arns=[self.endpoint_arn]
+        )
+
+    def _of_queue(self, name: str) -> cloudwatch.Metric:
+        of_endpoint = {"EndpointName": self.endpoint_name}
+        return cloudwatch.Metric(
+            namespace="AWS/SageMaker", metric_name=name, dimensions_map=of_endpoint, statistic="Average", period=MINUTE
+        )
+
+
+class ServerlessEndpoint(_NewEndpoint):
+    """An endpoint without instances, on CPUs. It costs nothing without requests, and the first ones wait for a start.
+
+    A recommendation does not size it: that counts instances, and a container with `memory_mb` has another CPU. The
+    endpoint serves as many requests at once as Little's law gives for the objective: peak rate times latency limit.
+    Source: https://docs.aws.amazon.com/sagemaker/latest/dg/serverless-endpoints.html
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        archive: ModelArchive,
+        image: EcrImage,
+        objective: LatencyObjective,
+        memory_mb: int = SERVERLESS_MB[-1],
+        environment: Mapping[str, str] | None = None,
+        endpoint_name: str | None = None,
+    ) -> None:
+        concurrency = math.ceil(objective.peak_invocations_per_minute / 60_000 * objective.model_latency_ms)
+        problems = _problems_of_serverless(objective, concurrency, memory_mb, image)
+        super().__init__(scope, id, endpoint_name, problems)
+        variables = environment or {}
+        served = Served(archive=archive, image=image, environment=variables, instance_types=(), instance_count=0)
+        self.role = execution_role(self, [served])
+        # SageMaker supports no network isolation of a serverless endpoint.
+        model = ServedModel(self, "Model", served=served, role=self.role, isolated=False)
+        memory = Config.ServerlessConfigProperty(max_concurrency=concurrency, memory_size_in_mb=memory_mb)
+        name = model.model.attr_model_name
+        self._create(
+            Config.ProductionVariantProperty(
+                variant_name=VARIANT, model_name=name, initial_variant_weight=1, serverless_config=memory
+            )
+        )
+
+
+class SharedEndpoint(_NewEndpoint):
+    """Instances on which SageMaker places copies of several models (inference components).
+
+    A recommendation does not size a copy, because it shares its instance with other models: measure it beside them.
+    Source: https://docs.aws.amazon.com/sagemaker/latest/dg/realtime-endpoints-deploy-models.html
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        instance_type: str,
+        max_instances: int,
+        min_instances: int = 2,
+        endpoint_name: str | None = None,
+    ) -> None:
+        super().__init__(scope, id, endpoint_name, _problems_of_bounds("instances", min_instances, max_instances))
+        self.role = execution_role(self, [])
+        variant = Config.ProductionVariantProperty(
+            variant_name=VARIANT,
+            instance_type=instance_type,
+            initial_instance_count=min_instances,
+            managed_instance_scaling=Config.ManagedInstanceScalingProperty(
+                status="ENABLED", min_instance_count=min_instances, max_instance_count=max_instances
+            ),
+            routing_config=Config.RoutingConfigProperty(routing_strategy="LEAST_OUTSTANDING_REQUESTS"),
+        )
+        self._create(variant, execution_role_arn=self.role.role_arn, enable_network_isolation=True)
+
+    def add_model(
+        self,
+        id: str,
+        *,
+        archive: ModelArchive,
+        image: EcrImage,
+        memory_mb: int,
+        accelerators: int | None = None,
+        cpu_cores: float | None = None,
+        min_copies: int = 1,
+        max_copies: int = 1,
+        invocations_per_copy: float | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> str:
+        """Adds a model, and returns the name by which callers choose it (`InferenceComponentName`).
+
+        Each copy has `accelerators`, `cpu_cores` and `memory_mb` of an instance for itself. SageMaker adds copies above
+        `invocations_per_copy` in a minute. Without that number the model keeps `min_copies`.
+        """
+        scope = Construct(self, id)
+        refuse_arguments(scope, _problems_of_bounds("copies", min_copies, max_copies))
+        archive.grant_read(self.role)
+        image.grant_pull(self.role)
+        download_s, start_s = startup_timeouts(archive.size_bytes)
+        name = Names.unique_resource_name(scope, max_length=LONGEST_NAME, separator="-")
+        specification = Component.InferenceComponentSpecificationProperty(
+            container=Component.InferenceComponentContainerSpecificationProperty(
+                image=image.uri, artifact_url=archive.url, environment=dict(environment or {})
+            ),
+            compute_resource_requirements=Component.InferenceComponentComputeResourceRequirementsProperty(
+                min_memory_required_in_mb=memory_mb,
+                number_of_accelerator_devices_required=accelerators,
+                number_of_cpu_cores_required=cpu_cores,
+            ),
+            startup_parameters=Component.InferenceComponentStartupParametersProperty(
+                container_startup_health_check_timeout_in_seconds=start_s,
+                model_data_download_timeout_in_seconds=download_s,
+            ),
+        )
+        component = Component(
+            scope,
+            "Component",
+            endpoint_name=self.endpoint_name,
+            inference_component_name=name,
+            variant_name=VARIANT,
+            specification=specification,
+            runtime_config=Component.InferenceComponentRuntimeConfigProperty(copy_count=min_copies),
+        )
+        component.node.add_dependency(*policies_of(self.role))
+        if invocations_per_copy is not None:
+            resource_id = f"inference-component/{name}"
+            copies = "inference-component:DesiredCopyCount"
+            target = _scalable_target(scope, copies, resource_id, min_copies, max_copies)
+            target.node.add_dependency(component)
+            target.scale_to_track_metric("Policy", predefined_metric=PER_COPY, target_value=invocations_per_copy)
+        return name
+
+
+def _scalable_target(scope: Construct, dimension: str, resource_id: str, low: int, high: int) -> scaling.ScalableTarget:
+    return scaling.ScalableTarget(
+        scope,
+        "Target",
+        service_namespace=scaling.ServiceNamespace.SAGEMAKER,
+        scalable_dimension=f"sagemaker:{dimension}",
+        resource_id=resource_id,
+        min_capacity=low,
+        max_capacity=high,
+        role=iam.Role.from_role_name(scope, "ScalingRole", SCALING_ROLE),
+    )
+
+
+def _problems_of_queue(recommendation: Recommendation, archive: ModelArchive, wait_s: float) -> Iterator[str]:
+    yield from problems_of_size(recommendation, None, archive.sha256, autoscaled=False)
+    if recommendation.recommended and recommendation.recommended.max_invocations_per_minute is None:
+        yield "recommendation: recommended.max_invocations_per_minute: null. Measure again."
+    if not 0 < wait_s < math.inf:
+        yield f"longest_wait_s: got {wait_s:g}. Allowed: a positive number of seconds."
+
+
+def _problems_of_serverless(
+    objective: LatencyObjective, concurrency: int, memory_mb: int, image: EcrImage
+) -> Iterator[str]:
+    if concurrency > MOST_CONCURRENT:
+        yield (
+            f"objective: at {objective.peak} and {objective.model_latency_ms:g} ms each, {concurrency:,} requests are "
+            f"served at once (Little's law). A serverless endpoint serves at most {MOST_CONCURRENT}. Use "
+            "RecommendedEndpoint."
+        )
+    if memory_mb not in SERVERLESS_MB:
+        yield f"memory_mb: got {memory_mb}. Allowed: {', '.join(map(str, SERVERLESS_MB))}."
+    if image.host_ami is not None:
+        yield "image: is for GPUs, which serverless endpoints do not have. Use the image of a CPU target."
+
+
+def _problems_of_bounds(name: str, low: int, high: int) -> Iterator[str]:
+    if not 1 <= low <= high:
+        yield f"min_{name}, max_{name}: got {low} and {high}. Allowed: 1 or more, and the maximum at least the minimum."
