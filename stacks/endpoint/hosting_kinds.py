@@ -202,6 +202,12 @@ class SharedEndpoint(_NewEndpoint):
             routing_config=Config.RoutingConfigProperty(routing_strategy="LEAST_OUTSTANDING_REQUESTS"),
         )
         self._create(variant, execution_role_arn=self.role.role_arn, enable_network_isolation=True)
+        self._models: list[str] = []
+
+    def grant_invoke(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets callers invoke the models that were added so far."""
+        arns = [self.endpoint_arn, *self._models]
+        return iam.Grant.add_to_principal(grantee=grantee, actions=["sagemaker:InvokeEndpoint"], resource_arns=arns)
 
     def add_model(
         self,
@@ -252,6 +258,7 @@ class SharedEndpoint(_NewEndpoint):
             runtime_config=Component.InferenceComponentRuntimeConfigProperty(copy_count=min_copies),
         )
         component.node.add_dependency(*policies_of(self.role))
+        self._models.append(component.ref)
         if invocations_per_copy is not None:
             resource_id = f"inference-component/{name}"
             copies = "inference-component:DesiredCopyCount"
