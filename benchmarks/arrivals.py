@@ -135,11 +135,13 @@ def _proofs(
     for name, sized_for, right in (("Poisson arrivals", POISSON, "missed"), ("bursty arrivals", BURSTY, "kept")):
         capacity = settled.estimate(limit, sized_for).sizing_rate
         assert capacity is not None
+        longest_s = default_duration_s(BURSTY, capacity)
+        print(f"Proof of the fleet for {name}: at most {longest_s / 60:.0f} min.", file=sys.stderr)
         proving = Proving(
             recommendation=recommendation(workload, capacity),
             system=system,
             probe=_probe(folder, system, run_folder, f"proof, {name}", BURSTY),
-            longest_s=default_duration_s(BURSTY, capacity),
+            longest_s=longest_s,
             sizing=workload.sizing,
             arrivals=BURSTY,
         )

@@ -23,13 +23,14 @@ BUDGETS = {
     "local_aws": 8_326,
     "containers": 6_958,
     "aws_api": 1_376,
-    "stacks": 7_354,
+    "stacks": 7_356,
     "workloads": 3_679,
-    "benchmarks": 4_272,
-    "scripts": 3_573,
+    "benchmarks": 4_274,
+    "scripts": 3_574,
     "tests": 51_940,
 }
-"""Lines of Python for each package; app.py counts as part of stacks."""
+"""Lines of Python for each package; app.py counts as part of stacks. Several are above the design's first table: the
+hardware of 2026, bursty arrivals, installation from a wheel and other kinds of endpoints came later."""
 PRODUCTION_LINES = 68_000
 SERVER_CALLS = re.compile(r"ThreadingHTTPServer\)|\b(?:start_server|create_server|create_unix_server)\(|\.listen\(\d")
 LOCAL_NAMES = {"local", "is_local", "on_this_machine", "is_on_this_machine"}
