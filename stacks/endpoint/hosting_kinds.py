@@ -166,8 +166,9 @@ class ServerlessEndpoint(_NewEndpoint):
         variables = environment or {}
         served = Served(archive=archive, image=image, environment=variables, instance_types=(), instance_count=0)
         self.role = execution_role(self, [served])
-        # SageMaker supports no network isolation of a serverless endpoint.
         model = ServedModel(self, "Model", served=served, role=self.role, isolated=False)
+        reason = "SageMaker supports no network isolation of a serverless endpoint."
+        acknowledge_to_checkov(model.model, "CKV_AWS_370", reason)
         memory = Config.ServerlessConfigProperty(max_concurrency=concurrency, memory_size_in_mb=memory_mb)
         name = model.model.attr_model_name
         self._create(
