@@ -23,7 +23,7 @@ BUDGETS = {
     "local_aws": 8_326,
     "containers": 6_958,
     "aws_api": 1_376,
-    "stacks": 7_357,
+    "stacks": 7_371,
     "workloads": 3_679,
     "benchmarks": 4_274,
     "scripts": 3_574,

@@ -144,7 +144,8 @@ class ServerlessEndpoint(_NewEndpoint):
     """An endpoint without instances, on CPUs. It costs nothing without requests, and the first ones wait for a start.
 
     A recommendation does not size it: that counts instances, and a container with `memory_mb` has another CPU. The
-    endpoint serves as many requests at once as Little's law gives for the objective: peak rate times latency limit.
+    objective decides how many requests it serves at once: so many that at its peak, with Poisson arrivals that take as
+    long as the latency limit, SageMaker throttles at most `max_error_rate` of them (Erlang's loss formula).
     Source: https://docs.aws.amazon.com/sagemaker/latest/dg/serverless-endpoints.html
     """
 
@@ -160,7 +161,8 @@ class ServerlessEndpoint(_NewEndpoint):
         environment: Mapping[str, str] | None = None,
         endpoint_name: str | None = None,
     ) -> None:
-        concurrency = math.ceil(objective.peak_invocations_per_minute / 60_000 * objective.model_latency_ms)
+        load = objective.peak_invocations_per_minute / 60_000 * objective.model_latency_ms
+        concurrency = fewest_servers(load, objective.max_error_rate)
         problems = _problems_of_serverless(objective, concurrency, memory_mb, image)
         super().__init__(scope, id, endpoint_name, problems)
         variables = environment or {}
@@ -273,6 +275,19 @@ class SharedEndpoint(_NewEndpoint):
         return name
 
 
+def fewest_servers(load: float, loss: float) -> int:
+    """Returns how many servers keep the share of requests that find all of them busy at or below `loss`.
+
+    `load` is arrivals per time × time of a request. Erlang's loss formula in its recursion, for Poisson arrivals:
+    B(0) = 1, B(n) = load · B(n - 1) / (n + load · B(n - 1)).
+    """
+    servers, blocked = 0, 1.0
+    while blocked > loss:
+        servers += 1
+        blocked = load * blocked / (servers + load * blocked)
+    return servers
+
+
 def _scalable_target(scope: Construct, dimension: str, resource_id: str, low: int, high: int) -> scaling.ScalableTarget:
     return scaling.ScalableTarget(
         scope,
@@ -299,9 +314,8 @@ def _problems_of_serverless(
 ) -> Iterator[str]:
     if concurrency > MOST_CONCURRENT:
         yield (
-            f"objective: at {objective.peak} and {objective.model_latency_ms:g} ms each, {concurrency:,} requests are "
-            f"served at once (Little's law). A serverless endpoint serves at most {MOST_CONCURRENT}. Use "
-            "RecommendedEndpoint."
+            f"objective: {objective.peak} of {objective.model_latency_ms:g} ms need {concurrency:,} concurrent "
+            f"requests. A serverless endpoint serves at most {MOST_CONCURRENT}. Use RecommendedEndpoint."
         )
     if memory_mb not in SERVERLESS_MB:
         yield f"memory_mb: got {memory_mb}. Allowed: {', '.join(map(str, SERVERLESS_MB))}."

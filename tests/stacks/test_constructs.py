@@ -25,6 +25,7 @@ from stacks import (
     ServerlessEndpoint,
     SharedEndpoint,
 )
+from stacks.endpoint.hosting_kinds import fewest_servers
 from tests.builders import OBJECTIVE, SHA256, a_candidate, a_recommendation, message_of
 from tests.stacks.miniature import OTHER_SHA256, Synthesis, cdk_context, service_candidate, synthesis_of
 from tests.stacks.release.conftest import CONNECTION
@@ -88,6 +89,11 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> App:
 @pytest.fixture(params=[construct.__name__ for construct in PUBLIC])
 def example(request: pytest.FixtureRequest, examples: App) -> Synthesis:
     return synthesis_of(examples, f"{request.param}Example")
+
+
+@pytest.mark.parametrize(("load", "loss", "servers"), [(10.0, 0.2147, 10), (10.0, 0.001, 21), (0.5, 0.001, 5)])
+def test_servers_by_erlangs_loss_formula(load: float, loss: float, servers: int) -> None:
+    assert fewest_servers(load, loss) == servers
 
 
 def test_an_examples_template_is_the_one_last_reviewed(example: Synthesis) -> None:
