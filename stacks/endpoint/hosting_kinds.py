@@ -144,8 +144,8 @@ class ServerlessEndpoint(_NewEndpoint):
     """An endpoint without instances, on CPUs. It costs nothing without requests, and the first ones wait for a start.
 
     A recommendation does not size it: that counts instances, and a container with `memory_mb` has another CPU. The
-    objective decides how many requests it serves at once: so many that at its peak, with Poisson arrivals that take as
-    long as the latency limit, SageMaker throttles at most `max_error_rate` of them (Erlang's loss formula).
+    objective decides its concurrency: at the peak, with Poisson arrivals that take as long as the latency limit,
+    SageMaker throttles at most `max_error_rate` of the requests (Erlang's loss formula).
     Source: https://docs.aws.amazon.com/sagemaker/latest/dg/serverless-endpoints.html
     """
 
