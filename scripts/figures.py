@@ -19,7 +19,7 @@ from workloads.contract import PACKAGES
 
 BUDGETS = {
     "inference_recommender": 19_059,
-    "model_build": 13_317,
+    "model_build": 13_319,
     "local_aws": 8_326,
     "containers": 6_958,
     "aws_api": 1_376,

@@ -65,4 +65,6 @@ def _quantised(model: Any, in_fp32: Sequence[str], calibration: Sequence[Tensors
         model_type=nncf.ModelType.TRANSFORMER,
         ignored_scope=nncf.IgnoredScope(names=list(in_fp32), validate=False),
         subset_size=len(calibration),
+        # Weights of 7 bits: without VNNI, OpenVINO adds products of two pairs of 8 bits in 16 bits, which saturates.
+        advanced_parameters=nncf.AdvancedQuantizationParameters(overflow_fix=nncf.OverflowFix.ENABLE),
     )

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from pydantic import TypeAdapter
 from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
 from containers.encoder.engines import load_engine
+from containers.encoder.engines.onnx_engine import CPUINFO, VNNI
 from containers.encoder.predictor import Predictor
 from containers.encoder.preprocess import Preprocessor
 from inference_recommender.payloads import request_body
@@ -203,10 +205,16 @@ def test_a_build_answers_as_the_original(family: str, task: str, tmp_path: Path)
 
 
 QUANTISED = [(row.model_type, row.task) for row in matrix.rows() if "cpu-int8" in row.targets]
+shared_weights = pytest.mark.xfail(
+    not VNNI & set(CPUINFO.read_text("utf-8").split()),
+    reason="Without VNNI, ONNX Runtime converts ALBERT's shared weights once for each layer and refuses the second.",
+    raises=Fail,
+)
+INT8 = [pytest.param(*cell, marks=shared_weights if cell[0] == "albert" else []) for cell in CELLS if cell in QUANTISED]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("family", "task"), [cell for cell in CELLS if cell in QUANTISED])
+@pytest.mark.parametrize(("family", "task"), INT8)
 def test_int8_is_near_the_original_and_a_spoiled_one_is_refused(
     family: str, task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
