@@ -3,7 +3,7 @@
   python -m model_build build spellcheck --target cpu
   python benchmarks/arrivals.py [--rounds 2] [--seconds 300]
 
-The limit of P99 is `LIMIT` times the median latency of one user, so that the case is alike on fast and slow machines.
+The limit of P99 is `LIMIT_FACTOR` times the median latency of one user, so that fast and slow machines are alike.
 In each case a minute of closed-loop users gives the estimate. Then the search sends the process. Gamma arrivals have
 the coefficient of variation of the row. The replay is a recording of `RECORDED`, and its estimate is of the process
 that fits it. A search without a capacity counts by its interval, and not at all without a lower end. Rates are a
@@ -46,7 +46,7 @@ from workloads import POISSON, ROOT, ArrivalProcess, WorkloadFolder, load_artifa
 from workloads.folder import with_settings
 
 MODEL, TRAFFIC = "spellcheck", "quick"
-LIMIT = 20
+LIMIT_FACTOR = 20
 CVS = (0.5, 1.0, 2.0, 4.0)
 RECORDED = ArrivalProcess(process="markov-modulated", dispersion=20.0, burst_s=2.0)
 RECORDED_PER_S, RECORDED_S = 400.0, 300.0
@@ -70,8 +70,8 @@ def main() -> int:
         system = system_at_url(triton.url, artifact.default_model)
         first = RunFolder(Path(name) / "first")
         settled = _users(folder, system, first)
-        limit_ms = round(LIMIT * float(np.median(settled.latencies_ms[settled.users == 1])))
-        print(f"P99 <= {limit_ms} ms, {LIMIT} times the median latency of one user", flush=True)
+        limit_ms = round(LIMIT_FACTOR * float(np.median(settled.latencies_ms[settled.users == 1])))
+        print(f"P99 <= {limit_ms} ms, {LIMIT_FACTOR} times the median latency of one user", flush=True)
         folder = with_settings(folder, [f"objective.model_latency_ms={limit_ms}", PEAK])
         right = list(_proofs(folder, system, first, settled))
         print(LINE.format("arrivals", "estimate", "95 %", "search", "95 %", "inside"), flush=True)

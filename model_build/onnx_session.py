@@ -34,13 +34,18 @@ def quantise_by_output(source: Path, quantised: Path, in_fp32: list[str]) -> Non
     Nodes in `in_fp32` and products of two activations (attention) stay in fp32.
     """
     large = source.with_name("model.onnx.data").exists()
+    graph = onnx.load(source, load_external_data=False).graph
+    names = {tensor.name for tensor in graph.initializer}
+    weights = [node.input[1] for node in graph.node if node.op_type == "MatMul" and node.input[1] in names]
+    # Without VNNI, ONNX Runtime makes signed weights unsigned by name, and fails where nodes share weights.
+    kind = QuantType.QInt8 if len(set(weights)) == len(weights) else QuantType.QUInt8
     quantize_dynamic(
         source,
         quantised,
         nodes_to_exclude=in_fp32,
         op_types_to_quantize=["MatMul"],
         per_channel=True,
-        weight_type=QuantType.QInt8,
+        weight_type=kind,
         extra_options={"MatMulConstBOnly": True},
         use_external_data_format=large,
     )

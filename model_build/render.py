@@ -60,13 +60,11 @@ def _plan(plan: Mapping[str, Any]) -> str:
 
 
 def _artifact(artifact: Mapping[str, Any]) -> str:
-    return "\n".join(
-        [
-            f"{artifact['workload']} for {artifact['variant']} ({artifact['runtime']}, {artifact['precision']})",
-            f"archive               build/{artifact['workload']}/{artifact['variant']}/{artifact['archive']}, "
-            f"{artifact['archive_bytes'] / 1e6:.2f} MB",
-            f"sha256                {artifact['archive_sha256']}",
-        ]
+    return (
+        f"{artifact['workload']} for {artifact['variant']} ({artifact['runtime']}, {artifact['precision']})\n"
+        f"archive               build/{artifact['workload']}/{artifact['variant']}/{artifact['archive']}, "
+        f"{artifact['archive_bytes'] / 1e6:.2f} MB\n"
+        f"sha256                {artifact['archive_sha256']}"
     )
 
 

@@ -24,7 +24,6 @@ RECORDED = (
     "AWS::CodeBuild::",
     "AWS::CodeConnections::",
     "AWS::CodePipeline::",
-    "AWS::CodeStarConnections::",
     "AWS::EC2::",
     "AWS::ECS::",
     "AWS::ElasticLoadBalancingV2::",

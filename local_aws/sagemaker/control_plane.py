@@ -39,8 +39,10 @@ class LocalEndpointConfig(FakeEndpointConfig):
     more: Mapping[str, Any] = {}
 
     def validate_production_variants(self, production_variants: list[dict[str, Any]]) -> None:
-        """Checks the memory of serverless variants. The service model has checked the rest; moto's types are old."""
+        """Checks models and the memory of serverless variants. The service model has checked the rest."""
         for number, variant in enumerate(production_variants, start=1):
+            if "ModelName" not in variant:
+                raise ValidationError(f"Variant {number} has no ModelName. This account runs no inference components.")
             memory = variant.get("ServerlessConfig", {}).get("MemorySizeInMB")
             if memory is not None and memory not in _SERVERLESS_MB:
                 path = f"productionVariants.{number}.member.serverlessConfig.memorySizeInMB"
@@ -89,7 +91,7 @@ class LocalSageMakerBackend(SageMakerModelBackend):
     def create_endpoint_config(
         self, endpoint_config_name: str, production_variants: list[dict[str, Any]], *_: Any, **named: Any
     ) -> FakeEndpointConfig:
-        config = LocalEndpointConfig(
+        new = LocalEndpointConfig(
             account_id=self.account_id,
             region_name=self.region_name,
             endpoint_config_name=endpoint_config_name,
@@ -97,12 +99,10 @@ class LocalSageMakerBackend(SageMakerModelBackend):
             **named,
         )
         if endpoint_config_name in self.endpoint_configs:
-            raise ValidationError(
-                f'Cannot create already existing endpoint configuration "{config.endpoint_config_arn}".'
-            )
+            raise ValidationError(f'Cannot create already existing endpoint configuration "{new.endpoint_config_arn}".')
         self.validate_production_variants(production_variants)
-        self.endpoint_configs[endpoint_config_name] = config
-        return config
+        self.endpoint_configs[endpoint_config_name] = new
+        return new
 
     def create_endpoint(
         self,
@@ -246,7 +246,7 @@ class LocalSageMakerResponse(SageMakerResponse):
                 self.backend.check_image(container.get("Image", ""))
         answer = super().create_model()
         model = self.backend._models[request["ModelName"]]
-        model.enable_network_isolation = bool(request.get("EnableNetworkIsolation", False))
+        model.enable_network_isolation = request.get("EnableNetworkIsolation", False)
         return answer
 
     def describe_model(self) -> ActionResult:

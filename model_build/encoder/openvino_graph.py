@@ -65,6 +65,10 @@ def _quantised(model: Any, in_fp32: Sequence[str], calibration: Sequence[Tensors
         model_type=nncf.ModelType.TRANSFORMER,
         ignored_scope=nncf.IgnoredScope(names=list(in_fp32), validate=False),
         subset_size=len(calibration),
-        # Weights of 7 bits: without VNNI, OpenVINO adds products of two pairs of 8 bits in 16 bits, which saturates.
-        advanced_parameters=nncf.AdvancedQuantizationParameters(overflow_fix=nncf.OverflowFix.ENABLE),
+        advanced_parameters=nncf.AdvancedQuantizationParameters(
+            # Weights of 7 bits: without VNNI, OpenVINO sums two products of 8 bits in 16 bits, which saturates.
+            overflow_fix=nncf.OverflowFix.ENABLE,
+            # NNCF's default, the mean of each text's range, clips the largest activations.
+            activations_range_estimator_params=nncf.quantization.range_estimator.RangeEstimatorParametersSet.MINMAX,
+        ),
     )

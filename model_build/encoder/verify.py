@@ -171,10 +171,12 @@ def _compare_batch(
 
 def by_original(settings: Settings, example: Example, encodings: Sequence[Encoding], given: Texts) -> list[Served]:
     """Returns the answers to an example's texts by the serving code's last step over the original's numbers."""
-    return [
-        answer(settings, _stacked(text), [code], [row])[0]
-        for text, code, row in zip(given, encodings, rows_of(example), strict=True)
-    ]
+    answers = []
+    for windows, code, row in zip(given, encodings, rows_of(example), strict=True):
+        # One batch; outputs per token are padded to the longest.
+        text = {name: np.stack([_padded(each[name], windows, name) for each in windows]) for name in windows[0]}
+        answers.append(answer(settings, text, [code], [row])[0])
+    return answers
 
 
 def answered(settings: Settings, served: Sequence[Served], original: Sequence[Served]) -> ScoredAnswer:
@@ -215,11 +217,6 @@ def _cosine(one: Served, other: Served) -> float:
     first, second = (np.array(each["EMBEDDING"], np.float64) for each in (one, other))
     norm = float(np.linalg.norm(first) * np.linalg.norm(second))
     return float(first @ second) / norm if norm else 0.0
-
-
-def _stacked(text: Sequence[Outputs]) -> dict[str, NDArray[Any]]:
-    """Returns the windows of a text as one batch; outputs per token are padded to the longest."""
-    return {name: np.stack([_padded(window[name], text, name) for window in text]) for name in text[0]}
 
 
 def _padded(output: NDArray[Any], text: Sequence[Outputs], name: str) -> NDArray[Any]:

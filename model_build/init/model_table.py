@@ -2,10 +2,10 @@
 
 import json
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import TextWrapper
 from typing import Any
 
 from model_build.checkpoint import loading, sentence_transformers
@@ -205,7 +205,8 @@ def workload_toml(**values: Any) -> str:
     environment = Environment(
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
-    environment.filters |= {"toml": toml_value, "comment": _comment}
+    lines = TextWrapper(120, "# ", "# ", break_long_words=False, break_on_hyphens=False)
+    environment.filters |= {"toml": toml_value, "comment": lines.fill}
     environment.globals |= {"line": _line, "cpu_runtime": cpu_runtime, "candidates": candidates}
     return environment.from_string(TEMPLATE.read_text("utf-8")).render(values)
 
@@ -222,9 +223,3 @@ def toml_value(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{key} = {toml_value(each)}" for key, each in value.items()) + " }"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _comment(sentence: str) -> str:
-    return textwrap.fill(
-        sentence, 120, initial_indent="# ", subsequent_indent="# ", break_long_words=False, break_on_hyphens=False
-    )

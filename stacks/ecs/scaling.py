@@ -3,11 +3,10 @@
 On Inferentia it tracks invocations per task, which the server reports; on CPU it tracks the CPU.
 """
 
-from aws_cdk import aws_applicationautoscaling as scaling
 from constructs import Construct
 
 from stacks.ecs.metrics import ServiceMetrics
-from stacks.endpoint.scaling import predefined, scalable_target, track
+from stacks.endpoint.scaling import cooldowns, customized, predefined, scalable_target, track
 from workloads import Autoscaling
 
 # A new instance takes minutes to serve; only then does the larger fleet's metric show whether it needs one more.
@@ -31,32 +30,17 @@ class EcsScaling(Construct):
     ) -> None:
         super().__init__(scope, id)
         resource_id = f"service/{cluster_name}/{service.service.service_name}"
-        minimums = autoscaling.scheduled_minimums
-        target = scalable_target(self, "ecs:service:DesiredCount", resource_id, autoscaling, minimums)
+        low, high, minimums = autoscaling.min_capacity, autoscaling.max_capacity, autoscaling.scheduled_minimums
+        target = scalable_target(self, "ecs:service:DesiredCount", resource_id, low, high, minimums)
+        invocations = service.metric_invocations_per_task()
         cpu_percent = (autoscaling.target_share or safety_factor) * 100
         track(
             self,
             "Policy",
             target,
             "InvocationsPerTask" if by_invocations else "CpuUtilization",
-            autoscaling,
-            customized_metric_specification=_invocations(service) if by_invocations else None,
+            customized_metric_specification=customized(invocations, "Count") if by_invocations else None,
             predefined_metric_specification=None if by_invocations else predefined(CPU),
             target_value=autoscaling.target_invocations_per_instance if by_invocations else cpu_percent,
-            scale_out_cooldown=SCALE_OUT_COOLDOWN_S,
-            scale_in_cooldown=SCALE_IN_COOLDOWN_S,
+            **cooldowns(autoscaling, SCALE_OUT_COOLDOWN_S, SCALE_IN_COOLDOWN_S),
         )
-
-
-def _invocations(service: ServiceMetrics) -> scaling.CfnScalingPolicy.CustomizedMetricSpecificationProperty:
-    metric = service.metric_invocations_per_task()
-    return scaling.CfnScalingPolicy.CustomizedMetricSpecificationProperty(
-        namespace=metric.namespace,
-        metric_name=metric.metric_name,
-        statistic=metric.statistic,
-        unit="Count",
-        dimensions=[
-            scaling.CfnScalingPolicy.MetricDimensionProperty(name=name, value=value)
-            for name, value in (metric.dimensions or {}).items()
-        ],
-    )

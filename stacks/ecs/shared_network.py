@@ -77,15 +77,12 @@ class SharedNetworkStack(Stack):
     def _subnet(self, zone: str) -> dict[str, Any]:
         # A zone keeps its addresses when others come or go: a subnet would be replaced by one that overlaps it.
         cidr = str(list(ipv4_network(self.cidr).subnets(ZONE_BITS))[_number(zone)])
-        place = {"availability_zone_id": zone} if is_zone_id(zone) else {"availability_zone": _zone_name(zone)}
+        name = Fn.select(ORDINALS.index(zone), Fn.get_azs()) if zone in ORDINALS else zone
+        place = {"availability_zone_id": zone} if is_zone_id(zone) else {"availability_zone": name}
         return {**place, "cidr_block": cidr, "map_public_ip_on_launch": False}
 
     def _parameter(self, id: str, name: str, value: str) -> None:
         ssm.CfnParameter(self, id, name=name, type="String", value=value)
-
-
-def _zone_name(zone: str) -> str:
-    return Fn.select(ORDINALS.index(zone), Fn.get_azs()) if zone in ORDINALS else zone
 
 
 def _number(zone: str) -> int:

@@ -4,10 +4,9 @@ Resources are L1, because the alpha L2 has neither `RetainAllVariantProperties` 
 """
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from aws_cdk import Duration, Names, RemovalPolicy, Token
+from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -20,7 +19,7 @@ from stacks.context import Options
 from stacks.deployment import problems_of_size, sized
 from stacks.endpoint.alarms import EndpointAlarms, rollback_alarms
 from stacks.endpoint.dashboard import EndpointDashboard
-from stacks.endpoint.metrics import LONGEST_NAME, VARIANT, FleetMetrics, NamedEndpoint
+from stacks.endpoint.metrics import VARIANT, FleetMetrics, NamedEndpoint, problems_of_name, unique_name
 from stacks.endpoint.network import EndpointVpc
 from stacks.endpoint.scaling import DEFAULT_RULES, RecommendedScaling
 from stacks.endpoint.served_model import Served, ServedModel, execution_role
@@ -50,7 +49,6 @@ from workloads.instances import hardware, has_local_storage
 
 SHADOW = "Shadow"
 CAPTURED_PREFIX = "captured"
-NAME = re.compile(rf"[a-zA-Z0-9](-*[a-zA-Z0-9]){{0,{LONGEST_NAME - 1}}}")
 LONGEST_UPDATE_S = 28_800
 """The most that SageMaker allows, 8 hours; a workload's steps and bakes add up to less."""
 
@@ -96,7 +94,7 @@ class RecommendedEndpoint(NamedEndpoint):
         """
         super().__init__(scope, id)
         # The name is fixed, because the alarms of an update exist before the endpoint.
-        self.stack = endpoint_name or Names.unique_resource_name(self, max_length=LONGEST_NAME, separator="-")
+        self.stack = endpoint_name or unique_name(self)
         self.workload = workload or (recommendation.workload if recommendation else self.stack)
         autoscaled = scaling is not None
         refuse_arguments(self, problems_of_size(recommendation, instance_type, archive.sha256, autoscaled=autoscaled))
@@ -104,12 +102,10 @@ class RecommendedEndpoint(NamedEndpoint):
         least = fleet.autoscaling.min_capacity if fleet.autoscaling else fleet.instance_count or 1
         types = (fleet.instance_type, *fallback_instance_types)
         refuse_arguments(self, _problems(self.stack, types, update, shadow, least))
-        # The servers print metrics of their own as lines of their log.
-        reporting = {"METRICS_WORKLOAD": self.workload, "METRICS_STACK": self.stack}
         production = Served(
             archive=archive,
             image=image,
-            environment={**(environment or {}), **fleet.environment, **reporting},
+            environment={**(environment or {}), **fleet.environment, **self.reporting},
             instance_types=types,
             instance_count=fleet.instance_count or 1,
         )
@@ -322,8 +318,7 @@ def _percent(value: int) -> sagemaker.CfnEndpoint.CapacitySizeProperty:
 def _problems(
     name: str, types: Sequence[str], update: EndpointUpdate | None, shadow: Served | None, least_instances: int
 ) -> Iterator[str]:
-    if not Token.is_unresolved(name) and not NAME.fullmatch(name):
-        yield f"endpoint_name: got '{name}'. Allowed: up to {LONGEST_NAME} letters and digits, with hyphens in between."
+    yield from problems_of_name(name)
     for instance_type in types:
         if not instance_type.startswith("ml."):
             yield f"instance type: got '{instance_type}', but SageMaker's begin with 'ml.'. Measure on one of these."

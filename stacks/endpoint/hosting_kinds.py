@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from aws_cdk import Duration, Names
+from aws_cdk import Duration
 from aws_cdk import aws_applicationautoscaling as scaling
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
@@ -14,7 +14,8 @@ from constructs import Construct
 
 from stacks.buckets_and_logs import log_group, private_bucket
 from stacks.deployment import problems_of_size
-from stacks.endpoint.metrics import LONGEST_NAME, MINUTE, VARIANT, NamedEndpoint
+from stacks.endpoint.metrics import MINUTE, VARIANT, NamedEndpoint, problems_of_name, unique_name
+from stacks.endpoint.scaling import customized, predefined, scalable_target, track
 from stacks.endpoint.served_model import Served, ServedModel, execution_role, policies_of, startup_timeouts
 from stacks.grants import acknowledge, acknowledge_to_checkov
 from stacks.model_archive import ModelArchive
@@ -22,14 +23,9 @@ from stacks.own_image import EcrImage
 from stacks.workload_stack import refuse_arguments
 from workloads import LatencyObjective, Recommendation
 
-MOST_IN_FLIGHT, MOST_CONCURRENT = 1000, 200
-"""Largest MaxConcurrentInvocationsPerInstance of an asynchronous endpoint, and MaxConcurrency of a serverless one."""
+MOST_CONCURRENT = 200
+"""The largest MaxConcurrency of a serverless endpoint."""
 SERVERLESS_MB = range(1024, 6145, 1024)
-SCALING_ROLE = (
-    "aws-service-role/sagemaker.application-autoscaling.amazonaws.com/"
-    "AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
-)
-PER_COPY = scaling.PredefinedMetric.SAGEMAKER_INFERENCE_COMPONENT_INVOCATIONS_PER_COPY
 Config = sagemaker.CfnEndpointConfig
 Component = sagemaker.CfnInferenceComponent
 
@@ -39,11 +35,11 @@ class _NewEndpoint(NamedEndpoint):
         self, scope: Construct, id: str, name: str | None, problems: Iterable[str], workload: str | None = None
     ) -> None:
         super().__init__(scope, id)
-        refuse_arguments(self, problems)
-        self.stack = name or Names.unique_resource_name(self, max_length=LONGEST_NAME, separator="-")
+        self.stack = name or unique_name(self)
         self.workload = workload or self.stack
+        refuse_arguments(self, [*problems_of_name(self.stack), *problems])
 
-    def _create(self, variant: Config.ProductionVariantProperty, **config: Any) -> None:
+    def _create(self, variant: Config.ProductionVariantProperty, *, autoscaled: bool = False, **config: Any) -> None:
         created = Config(self, "Config", production_variants=[variant], **config)
         endpoint = sagemaker.CfnEndpoint(
             self,
@@ -51,7 +47,7 @@ class _NewEndpoint(NamedEndpoint):
             endpoint_name=self.stack,
             endpoint_config_name=created.attr_endpoint_config_name,
             # An update keeps the count that autoscaling chose.
-            retain_all_variant_properties=True if "async_inference_config" in config else None,
+            retain_all_variant_properties=autoscaled or None,
         )
         endpoint.node.add_dependency(log_group(self, "Log", f"/aws/sagemaker/Endpoints/{self.stack}"))
         self.endpoint_name, self.endpoint_arn = endpoint.attr_endpoint_name, endpoint.ref
@@ -84,41 +80,43 @@ class AsynchronousEndpoint(_NewEndpoint):
         assert chosen is not None
         capacity = chosen.max_invocations_per_minute
         assert capacity is not None
-        variables, types = {**(environment or {}), **chosen.environment}, (chosen.instance_type,)
+        variables, types = {**(environment or {}), **chosen.environment, **self.reporting}, (chosen.instance_type,)
         served = Served(archive=archive, image=image, environment=variables, instance_types=types, instance_count=1)
         self.bucket = private_bucket(self, "Bucket", lifecycle_rules=[s3.LifecycleRule(expiration=Duration.days(7))])
-        reason = "Only callers and the endpoint use it; a log of that would need a second bucket."
-        acknowledge(self.bucket, "AwsSolutions-S1", reason)
+        acknowledge(self.bucket, "AwsSolutions-S1", "Only callers and the endpoint use it. A log needs another bucket.")
         acknowledge_to_checkov(self.bucket, "CKV_AWS_21", "Requests and answers are written once.")
         self.role = execution_role(self, [served])
         self.bucket.grant_read(self.role, "requests/*")
         self.bucket.grant_put(self.role, "answers/*")
-        # By Little's law an instance at its capacity has no more requests in flight.
-        in_flight = math.ceil(capacity / 60_000 * objective.model_latency_ms)
-        queue = Config.AsyncInferenceConfigProperty(
-            client_config=Config.AsyncInferenceClientConfigProperty(
-                max_concurrent_invocations_per_instance=min(in_flight, MOST_IN_FLIGHT)
-            ),
-            output_config=Config.AsyncInferenceOutputConfigProperty(
-                s3_output_path=self.bucket.s3_url_for_object("answers"),
-                s3_failure_path=self.bucket.s3_url_for_object("answers/failed"),
-            ),
+        output = Config.AsyncInferenceOutputConfigProperty(
+            s3_output_path=self.bucket.s3_url_for_object("answers"),
+            s3_failure_path=self.bucket.s3_url_for_object("answers/failed"),
         )
+        queue = Config.AsyncInferenceConfigProperty(output_config=output)
         variant = ServedModel(self, "Model", served=served, role=self.role).variant(VARIANT, 1)
-        self._create(variant, async_inference_config=queue)
+        self._create(variant, autoscaled=True, async_inference_config=queue)
         most = math.ceil(objective.peak_invocations_per_minute / capacity)
         resource_id = f"endpoint/{self.endpoint_name}/variant/{VARIANT}"
-        target = _scalable_target(self, "variant:DesiredInstanceCount", resource_id, 0, most)
-        target.scale_to_track_metric(
+        target = scalable_target(self, "sagemaker:variant:DesiredInstanceCount", resource_id, 0, most)
+        track(
+            self,
             "Backlog",
-            custom_metric=self._of_queue("ApproximateBacklogSizePerInstance"),
+            target,
+            "BacklogPerInstance",
+            customized_metric_specification=customized(self._of_queue("ApproximateBacklogSizePerInstance")),
             target_value=capacity / 60 * longest_wait_s,
-            scale_out_cooldown=Duration.minutes(5),
-            scale_in_cooldown=Duration.minutes(10),
         )
         # Without an instance there is no backlog per instance.
-        target.scale_on_metric(
+        scaling.StepScalingPolicy(
+            self,
             "First",
+            scaling_target=scaling.ScalableTarget.from_scalable_target_attributes(
+                self,
+                "Scaled",
+                scalable_target_id=target.ref,
+                scalable_dimension=target.scalable_dimension,
+                service_namespace=target.service_namespace,
+            ),
             metric=self._of_queue("HasBacklogWithoutCapacity"),
             scaling_steps=[scaling.ScalingInterval(upper=0, change=0), scaling.ScalingInterval(lower=1, change=1)],
             evaluation_periods=2,
@@ -165,12 +163,11 @@ class ServerlessEndpoint(_NewEndpoint):
         concurrency = fewest_servers(load, objective.max_error_rate)
         problems = _problems_of_serverless(objective, concurrency, memory_mb, image)
         super().__init__(scope, id, endpoint_name, problems)
-        variables = environment or {}
+        variables = {**(environment or {}), **self.reporting}
         served = Served(archive=archive, image=image, environment=variables, instance_types=(), instance_count=0)
         self.role = execution_role(self, [served])
-        model = ServedModel(self, "Model", served=served, role=self.role, isolated=False)
-        reason = "SageMaker supports no network isolation of a serverless endpoint."
-        acknowledge_to_checkov(model.model, "CKV_AWS_370", reason)
+        model = ServedModel(self, "Model", served=served, role=self.role)
+        acknowledge_to_checkov(model.model, "CKV_AWS_370", "SageMaker does not isolate serverless endpoints.")
         memory = Config.ServerlessConfigProperty(max_concurrency=concurrency, memory_size_in_mb=memory_mb)
         name = model.model.attr_model_name
         self._create(
@@ -240,7 +237,7 @@ class SharedEndpoint(_NewEndpoint):
         archive.grant_read(self.role)
         image.grant_pull(self.role)
         download_s, start_s = startup_timeouts(archive.size_bytes)
-        name = Names.unique_resource_name(scope, max_length=LONGEST_NAME, separator="-")
+        name = unique_name(scope)
         specification = Component.InferenceComponentSpecificationProperty(
             container=Component.InferenceComponentContainerSpecificationProperty(
                 image=image.uri, artifact_url=archive.url, environment=dict(environment or {})
@@ -268,10 +265,17 @@ class SharedEndpoint(_NewEndpoint):
         self._models.append(component.ref)
         if invocations_per_copy is not None:
             resource_id = f"inference-component/{name}"
-            copies = "inference-component:DesiredCopyCount"
-            target = _scalable_target(scope, copies, resource_id, min_copies, max_copies)
-            target.node.add_dependency(component)
-            target.scale_to_track_metric("Policy", predefined_metric=PER_COPY, target_value=invocations_per_copy)
+            dimension = "sagemaker:inference-component:DesiredCopyCount"
+            target = scalable_target(scope, dimension, resource_id, min_copies, max_copies)
+            target.add_dependency(component)
+            track(
+                scope,
+                "Policy",
+                target,
+                "InvocationsPerCopy",
+                predefined_metric_specification=predefined("SageMakerInferenceComponentInvocationsPerCopy"),
+                target_value=invocations_per_copy,
+            )
         return name
 
 
@@ -286,19 +290,6 @@ def fewest_servers(load: float, loss: float) -> int:
         servers += 1
         blocked = load * blocked / (servers + load * blocked)
     return servers
-
-
-def _scalable_target(scope: Construct, dimension: str, resource_id: str, low: int, high: int) -> scaling.ScalableTarget:
-    return scaling.ScalableTarget(
-        scope,
-        "Target",
-        service_namespace=scaling.ServiceNamespace.SAGEMAKER,
-        scalable_dimension=f"sagemaker:{dimension}",
-        resource_id=resource_id,
-        min_capacity=low,
-        max_capacity=high,
-        role=iam.Role.from_role_name(scope, "ScalingRole", SCALING_ROLE),
-    )
 
 
 def _problems_of_queue(recommendation: Recommendation, archive: ModelArchive, wait_s: float) -> Iterator[str]:

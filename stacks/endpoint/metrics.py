@@ -3,9 +3,11 @@
 Metrics need only names: alarms exist before the endpoint that they guard.
 """
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aws_cdk import Duration, Token
+from aws_cdk import Duration, Names, Token
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from constructs import Construct
@@ -17,7 +19,8 @@ VARIANT = "AllTraffic"
 MICROSECONDS_PER_MILLISECOND = 1000
 MINUTE = Duration.minutes(1)
 LONGEST_NAME = 63
-"""Characters of an endpoint's name."""
+"""Characters of the name of an endpoint or of an inference component."""
+NAME = re.compile(rf"[a-zA-Z0-9](-*[a-zA-Z0-9]){{0,{LONGEST_NAME - 1}}}")
 
 
 class ReportedMetrics:
@@ -33,6 +36,11 @@ class ReportedMetrics:
     def metric_response_time(self, statistic: str) -> cloudwatch.Metric:
         """Milliseconds in the Neuron server. Containers of a job that runs this model report under the same name."""
         return self._reported("ResponseTime", statistic)
+
+    @property
+    def reporting(self) -> dict[str, str]:
+        """Variables of a server that prints its metrics as lines of its log."""
+        return {"METRICS_WORKLOAD": self.workload, "METRICS_STACK": self.stack}
 
     def _reported(self, name: str, statistic: str) -> cloudwatch.Metric:
         return cloudwatch.Metric(
@@ -158,3 +166,13 @@ class NamedEndpoint(EndpointMetrics, Construct):
         return iam.Grant.add_to_principal(
             grantee=grantee, actions=["sagemaker:InvokeEndpoint"], resource_arns=[self.endpoint_arn]
         )
+
+
+def unique_name(construct: Construct) -> str:
+    """Returns a name that is made of the construct's path."""
+    return Names.unique_resource_name(construct, max_length=LONGEST_NAME, separator="-")
+
+
+def problems_of_name(name: str) -> Iterator[str]:
+    if not Token.is_unresolved(name) and not NAME.fullmatch(name):
+        yield f"endpoint_name: got '{name}'. Allowed: up to {LONGEST_NAME} letters and digits, with hyphens in between."

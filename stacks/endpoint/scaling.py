@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aws_cdk import aws_applicationautoscaling as scaling
+from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from stacks.deployment import problems_of_size, sized
@@ -44,7 +45,8 @@ class RecommendedScaling(Construct):
         refuse_arguments(self, (f"rules: {each}" for each in problems_of_minimums(rules, min_instances, autoscaling)))
         resource_id = f"endpoint/{endpoint.endpoint_name}/variant/{endpoint.variant_name}"
         minimums = (*rules.scheduled_minimums, *autoscaling.scheduled_minimums)
-        target = scalable_target(self, "sagemaker:variant:DesiredInstanceCount", resource_id, autoscaling, minimums)
+        low, high = autoscaling.min_capacity, autoscaling.max_capacity
+        target = scalable_target(self, "sagemaker:variant:DesiredInstanceCount", resource_id, low, high, minimums)
         per_instance = autoscaling.target_invocations_per_instance
         tracked = [("Policy", "InvocationsPerInstance", INVOCATIONS, per_instance)]
         if (requests := rules.concurrent_requests_per_instance) is not None:
@@ -55,12 +57,10 @@ class RecommendedScaling(Construct):
                 policy_id,
                 target,
                 name,
-                autoscaling,
                 predefined_metric_specification=predefined(metric),
                 target_value=value,
-                scale_out_cooldown=rules.scale_out_cooldown_s,
-                scale_in_cooldown=rules.scale_in_cooldown_s,
                 disable_scale_in=None if rules.scale_in else True,
+                **cooldowns(autoscaling, rules.scale_out_cooldown_s, rules.scale_in_cooldown_s),
             )
 
 
@@ -75,7 +75,7 @@ def problems_of_minimums(rules: EndpointScalingRules, low: int, autoscaling: Aut
 
 
 def scalable_target(
-    scope: Construct, dimension: str, resource_id: str, autoscaling: Autoscaling, minimums: Sequence[ScheduledMinimum]
+    scope: Construct, dimension: str, resource_id: str, low: int, high: int, minimums: Sequence[ScheduledMinimum] = ()
 ) -> scaling.CfnScalableTarget:
     """Returns a target as L1: the L2 would add a role although the service-linked one is used."""
     actions = [
@@ -95,21 +95,21 @@ def scalable_target(
         service_namespace=dimension.partition(":")[0],
         scalable_dimension=dimension,
         resource_id=resource_id,
-        min_capacity=autoscaling.min_capacity,
-        max_capacity=autoscaling.max_capacity,
+        min_capacity=low,
+        max_capacity=high,
         scheduled_actions=actions or None,
     )
 
 
-def track(
-    scope: Construct, id: str, target: scaling.CfnScalableTarget, name: str, autoscaling: Autoscaling, **properties: Any
-) -> None:
-    """Adds target tracking. The cooldowns of a simulated recommendation replace those of `properties`."""
-    chosen = {
-        "scale_out_cooldown": autoscaling.scale_out_cooldown_s,
-        "scale_in_cooldown": autoscaling.scale_in_cooldown_s,
-    }
-    properties |= {name: value for name, value in chosen.items() if value is not None}
+def cooldowns(autoscaling: Autoscaling, scale_out_s: int, scale_in_s: int) -> dict[str, int]:
+    """Returns the cooldowns of a simulated recommendation, and of another one the given ones."""
+    out = scale_out_s if autoscaling.scale_out_cooldown_s is None else autoscaling.scale_out_cooldown_s
+    back = scale_in_s if autoscaling.scale_in_cooldown_s is None else autoscaling.scale_in_cooldown_s
+    return {"scale_out_cooldown": out, "scale_in_cooldown": back}
+
+
+def track(scope: Construct, id: str, target: scaling.CfnScalableTarget, name: str, **properties: Any) -> None:
+    """Adds target tracking."""
     scaling.CfnScalingPolicy(
         scope,
         id,
@@ -122,3 +122,18 @@ def track(
 
 def predefined(metric: str) -> scaling.CfnScalingPolicy.PredefinedMetricSpecificationProperty:
     return scaling.CfnScalingPolicy.PredefinedMetricSpecificationProperty(predefined_metric_type=metric)
+
+
+def customized(
+    metric: cloudwatch.Metric, unit: str | None = None
+) -> scaling.CfnScalingPolicy.CustomizedMetricSpecificationProperty:
+    return scaling.CfnScalingPolicy.CustomizedMetricSpecificationProperty(
+        namespace=metric.namespace,
+        metric_name=metric.metric_name,
+        statistic=metric.statistic,
+        unit=unit,
+        dimensions=[
+            scaling.CfnScalingPolicy.MetricDimensionProperty(name=name, value=value)
+            for name, value in (metric.dimensions or {}).items()
+        ],
+    )

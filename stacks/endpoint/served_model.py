@@ -18,7 +18,10 @@ DOWNLOAD_BYTES_PER_S, START_BYTES_PER_S = 20_000_000, 10_000_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Served:
-    """`instance_types` are tried in turn; the first was measured. A shadow gets `percent` of the requests."""
+    """`instance_types` are tried in turn; the first was measured. A shadow gets `percent` of the requests.
+
+    Without instance types it is serverless, and SageMaker does not isolate its network.
+    """
 
     archive: ModelArchive
     image: EcrImage
@@ -27,19 +30,16 @@ class Served:
     instance_count: int
     percent: int = 100
 
+    @property
+    def is_serverless(self) -> bool:
+        return not self.instance_types
+
 
 class ServedModel(Construct):
     """`model`, and `variant` to put it into an endpoint configuration."""
 
     def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        served: Served,
-        role: iam.Role,
-        network: EndpointVpc | None = None,
-        isolated: bool = True,
+        self, scope: Construct, id: str, *, served: Served, role: iam.Role, network: EndpointVpc | None = None
     ) -> None:
         super().__init__(scope, id)
         self._served = served
@@ -48,7 +48,7 @@ class ServedModel(Construct):
             "Model",
             execution_role_arn=role.role_arn,
             # SageMaker fetches archive and image itself, and the container needs no network.
-            enable_network_isolation=isolated,
+            enable_network_isolation=not served.is_serverless,
             primary_container=sagemaker.CfnModel.ContainerDefinitionProperty(
                 image=served.image.uri, model_data_url=served.archive.url, environment=dict(served.environment)
             ),

@@ -186,12 +186,21 @@ OF_ANOTHER_STACK = {"RecommendedScalingExample": "spelling"}
 """The endpoints that templates expect to exist."""
 
 
+SHARED = ROOT / "tests" / "stacks" / "snapshots" / "SharedEndpointExample.template.json"
+
+
+def test_an_inference_component_is_refused_before_anything_is_created(stacks: Stacks) -> None:
+    stack = stacks.create("shared", deployable(SHARED))
+    assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
+    assert "This local account has no resource type AWS::SageMaker::InferenceComponent." in stack["StackStatusReason"]
+
+
 def parameters() -> Iterator[Any]:
-    """Yields the templates; those whose resource types all occur in the ones before are slow."""
+    """Yields the templates that the account runs; those whose resource types all occur in the ones before are slow."""
     seen = set[str]()
     for snapshot in SNAPSHOTS:
-        if snapshot.name.startswith("SharedEndpoint"):
-            continue  # The account starts no endpoint without a model.
+        if snapshot == SHARED:
+            continue
         types = {resource["Type"] for resource in json.loads(snapshot.read_text("utf-8"))["Resources"].values()}
         name = snapshot.name.partition(".")[0]
         yield pytest.param(snapshot, id=name, marks=[pytest.mark.slow] if types <= seen else [])

@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 from aws_api.sagemaker import SageMakerAccount
 from local_aws import machine
 from local_aws.process.local_account import LocalAccount
-from tests.local_aws.conftest import Clients, Endpoints, echo_request, gone, refused, wait_until
+from tests.local_aws.conftest import ROLE, Clients, Endpoints, echo_request, gone, refused, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -145,6 +145,13 @@ def test_an_instance_type_with_a_chip_is_refused(endpoints: Endpoints) -> None:
     config = endpoints.config("chip-config", instance_type="ml.inf1.xlarge")
     described = endpoints.settled(endpoints.create("chip", config=config))
     assert (described["EndpointStatus"], described["FailureReason"]) == ("Failed", machine.refusal("ml.inf1.xlarge"))
+
+
+def test_a_variant_for_inference_components_is_refused(client: Clients) -> None:
+    variant = {"VariantName": "Shared", "InstanceType": "ml.c5.xlarge", "InitialInstanceCount": 1}
+    config = {"EndpointConfigName": "shared", "ExecutionRoleArn": ROLE, "ProductionVariants": [variant]}
+    reason = "Variant 1 has no ModelName. This account runs no inference components."
+    assert refused(client("sagemaker").create_endpoint_config, **config) == (400, "ValidationException", reason)
 
 
 def test_a_killed_triton_fails_its_endpoint_with_the_last_log_lines(
