@@ -79,7 +79,6 @@ class StackChange:
 
     def apply(self, template: dict[str, Any], parameters: Mapping[str, Any]) -> OutputMap:
         """Brings the stack to the template and returns its outputs. `clean_up` deletes what it no longer has.
-
         Raises `ChangeFailed`; `roll_back` then undoes the change.
         """
         for name in _TEMPLATE_STATE:

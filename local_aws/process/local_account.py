@@ -72,10 +72,7 @@ class LocalAccount:
         program: str = "local_aws",
         code: Path = CODE,
     ) -> "LocalAccount":
-        """Starts the account that module `program` in `code` serves, and returns when it is ready.
-
-        Raises `Unavailable`.
-        """
+        """Starts the account that module `program` in `code` serves, and waits for it. Raises `Unavailable`."""
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         log_file = state / "account.log"
         log_file.touch(mode=0o600)

@@ -223,9 +223,17 @@ class LocalSageMakerBackend(SageMakerModelBackend):
             raise ValidationError(f'Could not find endpoint configuration "{arn}".')
         return self.endpoint_configs[config_name].production_variants
 
+    def model(self, name: str) -> Mapping[str, Any]:
+        """Returns a model as it is described, with the containers of its package in place of the package's name."""
+        model: dict[str, Any] = self.describe_model(name).response_object
+        if package := (model.get("PrimaryContainer") or {}).get("ModelPackageName"):
+            specification = self.describe_model_package(package).inference_specification
+            return {**model, "PrimaryContainer": None, "Containers": specification["Containers"]}
+        return model
+
     def _resolver(self, variants: list[dict[str, Any]]) -> Callable[[Mapping[str, Any]], EndpointVariant]:
         # The models are read now, because they may be deleted while the endpoint starts, as the service allows.
-        models = {item["ModelName"]: self.describe_model(item["ModelName"]).response_object for item in variants}
+        models = {item["ModelName"]: self.model(item["ModelName"]) for item in variants}
         return lambda item: EndpointVariant.of(item, models[item["ModelName"]])
 
 

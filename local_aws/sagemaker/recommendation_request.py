@@ -34,9 +34,8 @@ DOCUMENTED: Mapping[str, Mapping[str, int]] = {
     "DurationInSeconds": {"min": 120, "max": 3600},
     "JobDurationInSeconds": {"max": 18_000},
 }
-"""Limits that the service model does not have: API reference (Phase, RecommendationJobInputConfig) and developer guide
-("Run a custom load test"). Neither has a limit for the number of phases or the product of users and phases, nor a
-maximum of MaxNumberOfTests and MaxParallelOfTests."""
+"""Limits that the service model lacks: API reference (Phase, RecommendationJobInputConfig) and developer guide ("Run a
+custom load test"). Neither limits phases, the product of users and phases, MaxNumberOfTests or MaxParallelOfTests."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -144,7 +143,7 @@ def container_of(plane: Any, configuration: Mapping[str, Any], package: Mapping[
         containers = package["InferenceSpecification"].get("Containers", [])
         model = {"ModelName": configuration["ModelPackageVersionArn"], "Containers": containers}
     else:
-        model = plane.describe_model(configuration["ModelName"]).response_object
+        model = plane.model(configuration["ModelName"])
     try:  # the container does not depend on the instance type
         return EndpointVariant.of({"VariantName": VARIANT, "InstanceType": "ml.c5.xlarge"}, model).container
     except Unavailable as error:
@@ -188,14 +187,12 @@ def _uses(endpoint: str) -> Iterator[ApiCall]:
 
 
 def check_model(request: Mapping[str, Any]) -> None:
-    """Raises moto's `ValidationError` unless one model is named, and endpoints only for a Default job."""
+    """Raises moto's `ValidationError` unless one model is named."""
     configuration = request["InputConfig"]
     named = [key for key in ("ModelName", "ModelPackageVersionArn") if configuration.get(key)]
     if len(named) != 1:
         given = "both were" if named else "none was"
         raise ValidationError(f"Exactly one of ModelName and ModelPackageVersionArn is required, but {given} given.")
-    if configuration.get("Endpoints") and request["JobType"] != "Default":
-        raise ValidationError("Endpoints can be given for a Default job only.")
 
 
 def check_documented_limits(configuration: Mapping[str, Any]) -> None:

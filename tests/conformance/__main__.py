@@ -24,6 +24,7 @@ SUITES = {
     f"{CONFORMANCE}coordinated_omission.py": ("Coordinated omission", "be-next/Coordinated-Omission@4142505"),
     f"{CONFORMANCE}early_stopping.py": ("MLPerf early stopping", "mlcommons/inference@51a4a7e"),
     f"{CONFORMANCE}recorded_recommendations.py": ("Recorded recommendations", "aws/sagemaker-python-sdk@6b92057"),
+    f"{CONFORMANCE}aws_notebooks.py": ("AWS's notebooks", "aws/amazon-sagemaker-examples@2b67b63"),
     f"tests/local_aws/moto_cases/{MOTO}": ("moto: scaling and endpoints", "getmoto/moto@0af643a"),
 }
 """Title and source of each file of tests, or of one test in a file."""

@@ -8,6 +8,7 @@ import pytest
 from tests.local_aws.conftest import Endpoints
 from tests.local_aws.conftest import account as account
 from tests.local_aws.conftest import client as client
+from tests.local_aws.conftest import endpoints as endpoints
 from tests.local_aws.conftest import runtime as runtime
 from tests.local_aws.conftest import sagemaker as sagemaker
 from tests.local_aws.conftest import toolchain as toolchain

@@ -206,7 +206,6 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {"ModelPackageVersionArn": PACKAGE},
         "Exactly one of ModelName and ModelPackageVersionArn is required, but both were given.",
     ),
-    ({}, {"Endpoints": [{"EndpointName": "nothing"}]}, "Endpoints can be given for a Default job only."),
     ({}, {"ModelName": None, "ModelPackageVersionArn": PACKAGE}, f"Model package {PACKAGE} not found"),
     (
         {"JobName": "not_a_name"},
