@@ -224,7 +224,7 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         return self.endpoint_configs[config_name].production_variants
 
     def model(self, name: str) -> Mapping[str, Any]:
-        """Returns a model as it is described, with the containers of its package in place of the package's name."""
+        """Returns a description of a model, with the containers of its package in place of the package's name."""
         model: dict[str, Any] = self.describe_model(name).response_object
         if package := (model.get("PrimaryContainer") or {}).get("ModelPackageName"):
             specification = self.describe_model_package(package).inference_specification
