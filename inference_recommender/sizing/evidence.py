@@ -162,13 +162,16 @@ def _evidence_of(response: Mapping[str, Any]) -> Evidence:
     measured = tuple(_measurement(key, each) for key, each in results)
     in_us = any((each.model_latency_ms or 0) > LONGEST_INVOCATION_MS for each in measured)
     arn, status = str(response.get("JobArn", "")).split(":"), response.get("Status")
+    limit = response.get("StoppingConditions", {}).get("MaxInvocations")
+    if not isinstance(limit, int | None):
+        raise TypeError(f"MaxInvocations is {limit!r}")
     cautions = [] if status in (None, "COMPLETED") else [UNFINISHED.format(status=status)]
     cautions += [ON_EXISTING] if response.get("EndpointPerformances") else []
     cautions += [] if in_us else [doubt for each in measured if (doubt := _doubt(each))]
     return Evidence(
         measured=tuple(_in_ms(each) for each in measured) if in_us else measured,
         region=arn[3] if len(arn) > 3 and arn[3] else None,
-        job_limit_per_minute=response.get("StoppingConditions", {}).get("MaxInvocations"),
+        job_limit_per_minute=limit,
         cautions=tuple(cautions),
     )
 

@@ -103,10 +103,7 @@ def committed_catalogue() -> Catalogue:
 def fresh_prices(
     regions: Sequence[str], instance_types: Sequence[str], today: date
 ) -> tuple[Catalogue, tuple[str, ...]]:
-    """Returns the prices of every type in every region, and a warning for each that has no single price.
-
-    Raises `AwsUnavailable`.
-    """
+    """Returns prices by region and type, and a warning for each without a single one. Raises `AwsUnavailable`."""
     from aws_api.session import AwsSession  # boto3, which sizing does without
 
     session = AwsSession(region=API_REGION)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from inference_recommender.__main__ import main
@@ -57,6 +57,7 @@ def _is_in_order(code: int, out: str, err: str) -> None:
 
 
 @examples(40)
+@example(content=dump({**RESPONSE, "StoppingConditions": {"MaxInvocations": "-1"}}))
 @given(content=damaged_bytes(json.dumps(RESPONSE).encode()) | damaged_document(RESPONSE).map(dump))
 def test_a_damaged_response_is_sized_or_refused(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.getbasetemp() / "describe.json"

@@ -76,15 +76,15 @@ def test_int8_is_near(make: Make) -> None:
     assert not in_fp32
 
 
-@pytest.mark.parametrize("target", ["cpu-int8", "openvino-int8"])
-def test_int8_that_fails_parity_names_the_layers_to_keep_in_fp32(make: Make, target: str) -> None:
-    loose, strict = "max_metric_drop = 1.0 }", "max_metric_drop = 1.0, max_logit_difference = 0.02 }"
+@pytest.mark.parametrize(("target", "allowed"), [("cpu-int8", 0.02), ("openvino-int8", 0.005)])
+def test_int8_that_fails_parity_names_the_layers_to_keep_in_fp32(make: Make, target: str, allowed: float) -> None:
+    loose, strict = "max_metric_drop = 1.0 }", f"max_metric_drop = 1.0, max_logit_difference = {allowed} }}"
     workload = edited(make(), loose, strict)
     message = message_of(GateFailed, build, plan_of(workload, target))
     advice = re.search(r"Or keep these layers in fp32, with which it passes: (fp32_layers = \[.+\])", message)
     assert advice is not None, message
     mended = edited(workload, f"[targets.{target}]", f"[targets.{target}]\n{advice[1]}")
-    assert parity_of(plan_of(mended, target)).max_logit_difference < 0.02
+    assert parity_of(plan_of(mended, target)).max_logit_difference < allowed
 
 
 def test_variants_of_a_target_share_one_compile(make: Make) -> None:
