@@ -78,9 +78,7 @@ class StackChange:
     _retired: list[DeployedResource] = field(default_factory=list)
 
     def apply(self, template: dict[str, Any], parameters: Mapping[str, Any]) -> OutputMap:
-        """Brings the stack to the template and returns its outputs. `clean_up` deletes what it no longer has.
-        Raises `ChangeFailed`; `roll_back` then undoes the change.
-        """
+        """Brings the stack to the template and returns its outputs. Raises `ChangeFailed`, which `roll_back` undoes."""
         for name in _TEMPLATE_STATE:
             if hasattr(self.map, name):
                 self._undo.append(partial(setattr, self.map, name, getattr(self.map, name)))

@@ -91,7 +91,7 @@ class LocalSageMakerBackend(SageMakerModelBackend):
     def create_endpoint_config(
         self, endpoint_config_name: str, production_variants: list[dict[str, Any]], *_: Any, **named: Any
     ) -> FakeEndpointConfig:
-        new = LocalEndpointConfig(
+        config = LocalEndpointConfig(
             account_id=self.account_id,
             region_name=self.region_name,
             endpoint_config_name=endpoint_config_name,
@@ -99,10 +99,12 @@ class LocalSageMakerBackend(SageMakerModelBackend):
             **named,
         )
         if endpoint_config_name in self.endpoint_configs:
-            raise ValidationError(f'Cannot create already existing endpoint configuration "{new.endpoint_config_arn}".')
+            raise ValidationError(
+                f'Cannot create already existing endpoint configuration "{config.endpoint_config_arn}".'
+            )
         self.validate_production_variants(production_variants)
-        self.endpoint_configs[endpoint_config_name] = new
-        return new
+        self.endpoint_configs[endpoint_config_name] = config
+        return config
 
     def create_endpoint(
         self,

@@ -1,7 +1,7 @@
 """The calls of two of AWS's notebooks with an account, in their order: names and sizes are ours.
 
 huggingface-inference-recommender.ipynb registers, measures and deploys a model. optimize_endpoint_scaling.ipynb scales
-and measures an endpoint.
+and measures an endpoint. Jobs replay figures, so the metrics that it reads are left out.
 """
 
 import json
@@ -76,6 +76,12 @@ def test_huggingface_inference_recommender(sagemaker: Any, runtime: Any, endpoin
     body = echo_request("a sentence")
     answer = runtime.invoke_endpoint(EndpointName="hugging", Body=body, ContentType="application/json")
     assert json.load(answer["Body"])["outputs"][0]["data"] == ["got a sentence"]
+
+
+@pytest.mark.xfail(reason="moto leaves out ModelPackageName, which the API's answer must have.", strict=True)
+def test_huggingface_inference_recommender_describes_its_package(sagemaker: Any) -> None:
+    arn = registered(sagemaker, "described")
+    assert sagemaker.describe_model_package(ModelPackageName=arn)["ModelPackageArn"] == arn
 
 
 def test_optimize_endpoint_scaling(sagemaker: Any, client: Clients, endpoints: Endpoints) -> None:
