@@ -9,6 +9,7 @@ arrivals have the coefficient of variation of the row. The replay is a recording
 the process that fits it. A search without a capacity counts by its interval, and not at all without a lower end. Rates
 are a minute. Goal: the estimate and the search are inside each other's interval in 9 of 10 cases. Loops of the lowest
 priority hold the cores awake: between bursts a shared machine's virtual core sleeps, and needs milliseconds to wake up.
+The load has a core of its own. On the server's cores it took time from it, and more of it for a search than for users.
 
 Two proofs under `BURSTY` come last, of fleets that the estimates size, for `BURSTY` less its error. Goal: the fleet
 for Poisson arrivals is missed, and the fleet for `BURSTY` is kept.
@@ -29,7 +30,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks import goals, harness
 from benchmarks.goals import Goal
-from benchmarks.plain_triton import http_triton
+from benchmarks.plain_triton import PlainTriton, http_triton
 from benchmarks.searches.prove import recommendation
 from inference_recommender.capacity.arrivals import arrival_times
 from inference_recommender.capacity.flow_equivalent import SettledPeriods, settled_periods
@@ -44,7 +45,7 @@ from inference_recommender.measurement import limit_of
 from inference_recommender.payloads import content_type_of, payload_archive
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import PAYLOADS, RunFolder
-from workloads import POISSON, ROOT, ArrivalProcess, WorkloadFolder, load_artifact, load_workload
+from workloads import POISSON, ROOT, ArrivalProcess, ModelArtifact, WorkloadFolder, load_artifact, load_workload
 from workloads.folder import with_settings
 
 MODEL, TRAFFIC = "spellcheck", "quick"
@@ -64,12 +65,7 @@ def main() -> int:
     options = harness.options(__doc__, rounds=(2, "of all processes"), seconds=(300, "of a search, at most"))
     folder, artifact = load_workload(MODEL), load_artifact(ROOT, MODEL, "cpu")
     inside: list[bool] = []
-    repository = ROOT / "build" / MODEL / "cpu" / "repository"
-    with (
-        _awake(),
-        tempfile.TemporaryDirectory() as name,
-        http_triton(repository, artifact.default_model, dict(artifact.environment)) as triton,
-    ):
+    with _awake(), tempfile.TemporaryDirectory() as name, _triton(artifact) as triton:
         system = system_at_url(triton.url, artifact.default_model)
         settled = _users(folder, system, RunFolder(Path(name) / "first"))
         limit_ms = round(LIMIT_FACTOR * float(np.median(settled.latencies_ms[settled.users == 1])))
@@ -98,6 +94,17 @@ def _awake() -> Iterator[None]:
         for each in loops:
             each.kill()
             each.wait()
+
+
+@contextmanager
+def _triton(artifact: ModelArtifact) -> Iterator[PlainTriton]:
+    """Starts the server, and leaves the last core to the load."""
+    *of_server, of_load = sorted(os.sched_getaffinity(0))
+    repository = ROOT / "build" / MODEL / "cpu" / "repository"
+    os.sched_setaffinity(0, of_server)
+    with http_triton(repository, artifact.default_model, dict(artifact.environment)) as triton:
+        os.sched_setaffinity(0, [of_load])
+        yield triton
 
 
 def _users(folder: WorkloadFolder, system: SystemUnderTest, run_folder: RunFolder) -> SettledPeriods:
