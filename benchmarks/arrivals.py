@@ -7,9 +7,8 @@ The limit of P99 is `LIMIT_FACTOR` times the median latency of one user, so that
 In each case the search sends the process, between two minutes of closed-loop users that give the estimate. Gamma
 arrivals have the coefficient of variation of the row. The replay is a recording of `RECORDED`, and its estimate is of
 the process that fits it. A search without a capacity counts by its interval, and not at all without a lower end. Rates
-are a minute. Goal: the estimate and the search are inside each other's interval in 9 of 10 cases. Loops of the lowest
-priority hold the cores awake: between bursts a shared machine's virtual core sleeps, and needs milliseconds to wake up.
-The load has a core of its own. On the server's cores it took time from it, and more of it for a search than for users.
+are a minute. Goal: the estimate and the search are inside each other's interval in 9 of 10 cases. Idle loops hold the
+cores awake, as a shared machine's core needs milliseconds to wake up. The load has a core of its own, off the server.
 
 Two proofs under `BURSTY` come last, of fleets that the estimates size, for `BURSTY` less its error. Goal: the fleet
 for Poisson arrivals is missed, and the fleet for `BURSTY` is kept.
@@ -65,7 +64,7 @@ def main() -> int:
     options = harness.options(__doc__, rounds=(2, "of all processes"), seconds=(300, "of a search, at most"))
     folder, artifact = load_workload(MODEL), load_artifact(ROOT, MODEL, "cpu")
     inside: list[bool] = []
-    with _awake(), tempfile.TemporaryDirectory() as name, _triton(artifact) as triton:
+    with tempfile.TemporaryDirectory() as name, _triton(artifact) as triton:
         system = system_at_url(triton.url, artifact.default_model)
         settled = _users(folder, system, RunFolder(Path(name) / "first"))
         limit_ms = round(LIMIT_FACTOR * float(np.median(settled.latencies_ms[settled.users == 1])))
@@ -84,27 +83,21 @@ def main() -> int:
 
 
 @contextmanager
-def _awake() -> Iterator[None]:
-    """Holds every core awake, without taking time from any other process."""
+def _triton(artifact: ModelArtifact) -> Iterator[PlainTriton]:
+    """Starts the server, leaves the last core to the load, and holds every core awake without taking its time."""
+    *of_server, of_load = sorted(os.sched_getaffinity(0))
     loop = ["chrt", "--idle", "0", "sh", "-c", "while :; do :; done"]
-    loops = [subprocess.Popen(["taskset", "--cpu-list", str(core), *loop]) for core in os.sched_getaffinity(0)]
+    loops = [subprocess.Popen(["taskset", "--cpu-list", str(core), *loop]) for core in (*of_server, of_load)]
+    repository = ROOT / "build" / MODEL / "cpu" / "repository"
     try:
-        yield
+        os.sched_setaffinity(0, of_server)
+        with http_triton(repository, artifact.default_model, dict(artifact.environment)) as triton:
+            os.sched_setaffinity(0, [of_load])
+            yield triton
     finally:
         for each in loops:
             each.kill()
             each.wait()
-
-
-@contextmanager
-def _triton(artifact: ModelArtifact) -> Iterator[PlainTriton]:
-    """Starts the server, and leaves the last core to the load."""
-    *of_server, of_load = sorted(os.sched_getaffinity(0))
-    repository = ROOT / "build" / MODEL / "cpu" / "repository"
-    os.sched_setaffinity(0, of_server)
-    with http_triton(repository, artifact.default_model, dict(artifact.environment)) as triton:
-        os.sched_setaffinity(0, [of_load])
-        yield triton
 
 
 def _users(folder: WorkloadFolder, system: SystemUnderTest, run_folder: RunFolder) -> SettledPeriods:
