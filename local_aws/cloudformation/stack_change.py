@@ -78,7 +78,7 @@ class StackChange:
     _retired: list[DeployedResource] = field(default_factory=list)
 
     def apply(self, template: dict[str, Any], parameters: Mapping[str, Any]) -> OutputMap:
-        """Brings the stack to the template and returns its outputs. Raises `ChangeFailed`, which `roll_back` undoes."""
+        """Brings the stack to the template and returns its outputs. `roll_back` undoes it after `ChangeFailed`."""
         for name in _TEMPLATE_STATE:
             if hasattr(self.map, name):
                 self._undo.append(partial(setattr, self.map, name, getattr(self.map, name)))
